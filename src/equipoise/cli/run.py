@@ -1,0 +1,179 @@
+"""``equipoise run``: a study file, or a ready study by name, becomes a run folder, a table and a report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import app
+
+if TYPE_CHECKING:
+    from ..study import Plan, Step
+
+COLUMNS = {
+    "rule": "rule",
+    "attacker_weight_mean": "attacker weight",
+    "attacker_eod": "attacker EOD",
+    "honest_eod": "honest EOD",
+    "pooled_eod": "pooled EOD",
+    "accuracy": "accuracy",
+    "accuracy_gap": "accuracy gap",
+    "clip_rate": "clip rate",
+}
+
+
+@app.command()
+def run(
+    study: Annotated[str, typer.Argument(help="A study file (TOML), or the name of a ready study; see --list.", show_default=False)] = "",
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, such as rule.eta=1.05 or seeds=[1,2]; may be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/<name of the study> if not given.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with the run that the folder holds; a finished one is only printed.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as strict JSON, and nothing else.")] = False,
+    dry: Annotated[bool, typer.Option("--plan", help="Read the data, print what would run, and stop.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the ready studies, and stop.")] = False,
+) -> None:
+    """Train a federation, attacked or not, under one rule or many, and record who got which weight and why.
+
+    Ends with a table, one row per rule (means over seeds), and says where the run folder and its report lie.
+    """
+    from ..study import execute, plan, read, ready
+
+    if listed or not study:
+        _print_ready(ready())
+        if not listed:
+            raise typer.Exit(2)
+        return
+    _one_thread()
+    parsed = read(study, settings or ())
+    planned = plan(parsed)
+    folder = out or Path("runs") / parsed.name
+    if dry:
+        _print_plan(planned)
+        return
+    command = shlex.join(["equipoise", *sys.argv[1:]])
+    show = not (quiet or as_json)
+    if show:
+        _print_plan(planned, short=True)
+    with _progress(planned) if show else nullcontext() as step:
+        rows = execute(planned, folder, resume=resume, command=command, **({"progress": step} if step else {}))
+    page = _report(folder)
+    if as_json:
+        from ..records import strict
+
+        print(strict({"rows": rows, "folder": str(folder), "report": page and str(page)}, indent=1))
+    elif not quiet:
+        _print_table(rows)
+        print(f"run folder  {folder}")
+        print(f"report      {page}" if page else "report      not written: pip install 'equipoise[report]'")
+
+
+def _one_thread() -> None:
+    """Small programs lose more to a second thread than they win, and one thread keeps bits equal on any machine."""
+    from ..checks import extra
+
+    extra("torch", "train").set_num_threads(1)
+
+
+def _report(folder: Path) -> Path | None:
+    from ..checks import MissingExtra
+    from ..report import write
+
+    try:
+        return write(folder)
+    except MissingExtra:
+        return None
+
+
+def _print_ready(studies: dict[str, Path]) -> None:
+    import tomllib
+
+    print("ready studies; copy one with `equipoise new`, or run it by name:")
+    for name, path in studies.items():
+        print(f"  {name:<22} {tomllib.loads(path.read_text(encoding='utf-8')).get('description', '')}")
+
+
+def _print_plan(planned: Plan, *, short: bool = False) -> None:
+    log = planned.log
+    head = len([line for s in planned.sources for line in s.log])
+    for line in log[:head] if short else log:
+        print(line)
+    for program in planned.programs:
+        slots = sum(p.cell.clients for p in program.runs)
+        print(f"{program.name}: {len(program.runs)} runs, {slots} clients side by side, {program.rounds} rounds")
+        if not short:
+            for p in program.runs:
+                print(f"  {p.name}")
+
+
+class _progress:  # noqa: N801 (used as a with-statement's verb)
+    """A bar on a terminal, a line per round elsewhere; both on standard error."""
+
+    def __init__(self, planned: Plan):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.tasks = {p.name: self.bar.add_task(p.name, total=p.rounds) for p in planned.programs}
+
+    def __enter__(self) -> Any:
+        self.bar.start()
+        return self.step
+
+    def step(self, step: Step) -> None:
+        if self.bar.disable:
+            troubles = sum(len(x.get("rejected", ())) + ("kept" in x) for x in step.lines)
+            note = f", {troubles} rejected or kept" if troubles else ""
+            print(f"{step.program}: round {step.round} of {step.rounds}, {step.runs} runs{note}", file=sys.stderr)
+        self.bar.update(self.tasks[step.program], completed=step.round)
+
+    def __exit__(self, *exc: object) -> None:
+        self.bar.stop()
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    """Print one row per data set, K, architecture, attack and rule: mean over seeds, and how many seeds have one."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    controls = {row["control"] for row in rows}
+    for row in rows:
+        if row["run"] not in controls:
+            groups.setdefault((row["data"], row["clients"], row["architecture"], row["adversary"], row["strength"]), []).append(row)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    for (data, clients, architecture, adversary, strength), members in groups.items():
+        attack = f", {adversary} {strength:g}" if adversary else ", no adversary"
+        table = Table(title=f"{data}, {clients} clients, {architecture}{attack}", title_justify="left", box=box.SIMPLE_HEAD)
+        by_rule: dict[str, list[dict[str, Any]]] = {}
+        for row in members:
+            by_rule.setdefault(_rule_name(row), []).append(row)
+        keys = [k for k in COLUMNS if k == "rule" or any(r[k] is not None for r in members)]
+        for k in keys:
+            table.add_column(COLUMNS[k], justify="left" if k == "rule" else "right")
+        for rule, same in by_rule.items():
+            table.add_row(rule, *(_cell([r[k] for r in same]) for k in keys[1:]))
+        console.print(table)
+    print("means over seeds; EOD = gap in true positive rate between groups, on the test pool (0 is equal); (n/m): defined in n of m seeds")
+
+
+def _rule_name(row: dict[str, Any]) -> str:
+    run, tail = row["run"], f"-s{row['seed']}"
+    name = run.removeprefix(f"{row['data']}-K{row['clients']}-{row['architecture']}-").removesuffix(tail)
+    return str(name.removesuffix(f"-{row['adversary']}({row['strength']:g})") if row["adversary"] else name)
+
+
+def _cell(values: list[float | None]) -> str:
+    known = [v for v in values if v is not None]
+    if not known:
+        return "undefined"
+    share = f" ({len(known)}/{len(values)})" if len(known) < len(values) else ""
+    return f"{sum(known) / len(known):.3f}{share}"

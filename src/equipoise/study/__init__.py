@@ -1,0 +1,7 @@
+"""A study file becomes runs in a folder: the only room that knows two siblings, and that looks parts up by name."""
+
+from .execute import Step, execute, table
+from .plan import Plan, plan
+from .schema import Study, check, read, ready
+
+__all__ = ["Plan", "Step", "Study", "check", "execute", "plan", "read", "ready", "table"]

@@ -1,0 +1,127 @@
+"""Tables become federations: groups, test pool, partition, scaling; one federation per (data set, K, seed)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from .. import data
+from ..checks import BadInput
+from ..data import partition
+from ..rounds import stream
+from ..types import Array, Federation, Shard
+from .schema import Study
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set of a study, read and grouped."""
+
+    name: str
+    table: data.Table
+    group: Array
+    group_names: tuple[str, ...]
+    sensitive: str
+    favourable: str
+    favourable_label: int
+    log: tuple[str, ...]
+    hashes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One federation of a study, and what is known about how it was made."""
+
+    source: Source
+    clients: int
+    seed: int
+    federation: Federation
+    client_names: tuple[str, ...]
+    train_rows: int
+    log: tuple[str, ...] = field(default_factory=tuple)
+
+
+def sources(study: Study) -> list[Source]:
+    """Read every data set of the study."""
+    section = study.data
+    out = []
+    for name in section.name or (Path(str(section.path)).stem,):
+        if section.path is not None:
+            table = data.own_table(data.OwnTable(**section.own()))
+        else:
+            folder = None if section.folder is None else Path(section.folder)
+            table = data.load(name, folder, **section.options)
+        sensitive = "&".join(section.sensitive) if isinstance(section.sensitive, list) else section.sensitive
+        group, names, log = data.groups_of(table, sensitive)
+        task = table.task
+        out.append(
+            Source(
+                name=name,
+                table=table,
+                group=group,
+                group_names=tuple(names),
+                sensitive=sensitive or task.default,
+                favourable=task.favourable,
+                favourable_label=int(task.favourable_is == "positive"),
+                log=(*table.log, *log),
+                hashes=table.hashes,
+            )
+        )
+    return out
+
+
+def _split(source: Source, train: Array, clients: int, seed: int, study: Study) -> tuple[list[Array], tuple[str, ...]]:
+    """Deal the training rows to clients; natural clients come sorted by name."""
+    section = study.partition
+    y, group = source.table.y[train], source.group[train]
+    if section.kind == "natural":
+        if source.table.client is None:
+            raise BadInput(f"partition.kind = \"natural\" needs a client column, and {source.name} has none; set data.client, or choose another kind")
+        parts, names = partition.natural(source.table.client[train])
+        return [train[p] for p in parts], tuple(str(n) for n in names)
+    if section.kind == "dirichlet":
+        parts = partition.dirichlet(y, group, clients=clients, seed=seed, over=section.over, alpha=section.alpha, min_size=section.min_size)
+    elif section.kind == "quantity":
+        parts = partition.by_quantity(y, group, clients=clients, seed=seed, alpha=section.alpha, min_size=section.min_size)
+    else:
+        parts = partition.equal(y, group, clients=clients, seed=seed)
+    return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
+
+
+def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
+    """Hold out the stratified test pool, partition the rest, scale on training rows, and set up the loss terms.
+
+    The partition depends on the data set, the seed and the number of clients alone, so every rule, the pilot and the
+    adversary-free control of a seed see the same rows.
+    """
+    t, section = source.table, study.data
+    train, test = data.hold_out(t.y, source.group, section.test_fraction, seed)
+    parts, names = _split(source, train, clients, seed, study)
+    held: list[Array] = []
+    if section.held_fraction > 0:
+        for k, rows in enumerate(parts):
+            own = int(stream(seed, "held", 0, k).integers(2**31))
+            keep, out = data.hold_out(t.y[rows], source.group[rows], section.held_fraction, own)
+            parts[k] = rows[keep]
+            held.append(rows[out])
+    every = np.concatenate(parts)
+    x = data.scale(t.x, data.fit_scaling(t.x, t.numeric, every)).astype(np.dtype(study.training.dtype))
+
+    def shard(rows: Array) -> Shard:
+        return Shard(x[rows], t.y[rows], source.group[rows])
+
+    pool = shard(test)
+    views: dict[str, Sequence[Shard]] = {"test": [pool] * len(parts)}
+    if held:
+        views["held"] = [shard(rows) for rows in held]
+    log = (
+        f"{source.name}, seed {seed}: {len(test)} rows held out as the test pool, {len(every)} for training at {len(parts)} clients"
+        + (f", {sum(map(len, held))} held out at the clients" if held else ""),
+        *data.describe_split(t.y, source.group, parts, source.group_names, names),
+    )
+    ids = np.arange(len(parts), dtype=np.int64)
+    federation = Federation(ids, [shard(rows) for rows in parts], {}, len(source.group_names), views)
+    return Cell(source, len(parts), seed, federation, names, len(every), log)

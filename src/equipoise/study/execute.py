@@ -1,0 +1,168 @@
+"""A plan becomes a run folder: earlier waves first, one program after another, a checkpoint after every step."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import __version__
+from ..checks import BadInput
+from ..records import Checkpoint, Journal, load, plain, save, strict, summarise, write_clients
+from ..simulate import simulate
+from ..types import Snapshot
+from .plan import Plan, Planned, Program
+
+FILES = ("study.json", "environment.json", "rounds.jsonl", "checkpoint.safetensors", "summary.json", "clients.csv", "timing.jsonl")
+
+
+class Step(NamedTuple):
+    """One step of a program that has just been written: for progress bars and loggers."""
+
+    program: str
+    round: int
+    rounds: int
+    runs: int
+    lines: Sequence[Mapping[str, Any]]
+
+
+def _nothing(step: Step) -> None:
+    return None
+
+
+def execute(plan: Plan, folder: Path, *, resume: bool = False, command: str = "", progress: Callable[[Step], None] = _nothing) -> list[dict[str, Any]]:
+    """Run a study into ``folder`` and return its summary, one row per run.
+
+    Killed at any moment and called again with ``resume``, the folder ends with the bytes of an unbroken run (clock
+    times and versions, in ``timing.jsonl`` and ``environment.json``, apart).
+
+    Raises
+    ------
+    BadInput : the folder holds something else, another study, or this one and ``resume`` is not set; its checkpoint or
+        journal is damaged; a run cannot go on
+    """
+    _open(plan, folder, resume)
+    _environment(plan, folder, command)
+    journal = Journal(folder / "rounds.jsonl")
+    checkpoint = folder / "checkpoint.safetensors"
+    layouts = {p.name: program.layout for program in plan.programs for p in program.runs}
+    snapshots: dict[str, Snapshot] = {}
+    if checkpoint.exists():
+        saved = load(checkpoint, layouts)
+        journal.skip(saved.lines, saved.digest)
+        snapshots = dict(saved.snapshots)
+    clips: dict[str, float | None] = {}
+    for program in plan.programs:
+        began = time.monotonic()
+        runs = [p.run(_clip(plan, p, journal, clips)) for p in program.runs]
+        started = {r.name: snapshots[r.name] for r in runs if r.name in snapshots}
+        if not _over(program, started):
+            step = 0
+            for rounds in simulate(runs, program.learner, started):
+                lines = [plan.line(r, clips[r.run]) for r in rounds]
+                for line in lines:
+                    journal.write(line)
+                journal.flush()
+                snapshots |= {r.run: r.after for r in rounds}
+                save(checkpoint, Checkpoint(snapshots, journal.done, journal.digest()), layouts)
+                step = max(r.broadcast.round for r in rounds if not r.closing)
+                progress(Step(program.name, step, plan.study.rounds, len(runs), lines))
+            _append(folder / "timing.jsonl", {"program": program.name, "runs": len(runs), "rounds": step, "seconds": round(time.monotonic() - began, 3)})
+        else:
+            progress(Step(program.name, plan.study.rounds, plan.study.rounds, len(runs), ()))
+    journal.close()
+    meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
+    rows = summarise(journal.lines(), meta)
+    write_clients(folder / "clients.csv", journal.lines(), meta)
+    _write(folder / "study.json", strict(plan.document(meta), indent=1))
+    _write(folder / "summary.json", strict({"rows": rows}, indent=1))
+    return rows
+
+
+def _over(program: Program, started: Mapping[str, Snapshot]) -> bool:
+    """A run's closing line is written with its last round, so a program whose runs are all at the end is done."""
+    return len(started) == len(program.runs) and all(s.round >= program.rounds for s in started.values())
+
+
+def _clip(plan: Plan, planned: Planned, journal: Journal, clips: dict[str, float | None]) -> float | None:
+    """The longest update of this run: given, none, or read off the norms of its cell's pilot in an earlier wave."""
+    clip = plan.study.clip
+    if planned.pilot is None:
+        clips[planned.name] = None if planned.is_pilot or isinstance(clip.norm, str) else float(clip.norm)
+    else:
+        norms = [n for line in journal.lines() if line["run"] == planned.pilot and not line["closing"] for n in line["norms"]]
+        if not norms or not np.percentile(norms, clip.percentile) > 0:
+            raise BadInput(f"the pilot {planned.pilot} moved nothing, so no clip can be calibrated from it; give clip.norm a number or \"none\"")
+        clips[planned.name] = float(np.percentile(norms, clip.percentile))
+    return clips[planned.name]
+
+
+def _open(plan: Plan, folder: Path, resume: bool) -> None:
+    """Make the folder, or make sure that it holds this study."""
+    document = folder / "study.json"
+    if document.exists():
+        try:
+            there = json.loads(document.read_text(encoding="utf-8"))["study"]
+        except (ValueError, KeyError, TypeError):
+            raise BadInput(f"{document} is damaged; choose another --out") from None
+        if there != plain(plan.resolved()):
+            raise BadInput(f"{folder} holds another run ({there.get('name')!r}, or other settings); choose another --out")
+        if not resume:
+            raise BadInput(f"{folder} already holds this run; add --resume to go on with it, or choose another --out")
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput(f"{folder} is not empty and holds no run of ours; choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(document, strict(plan.document([plan.meta(p, None) for program in plan.programs for p in program.runs]), indent=1))
+
+
+def _environment(plan: Plan, folder: Path, command: str) -> None:
+    """Append this machine and these versions, unless they stand there already."""
+    versions = {}
+    for name in ("numpy", "torch", "safetensors", "pydantic"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    here = {
+        "equipoise": __version__,
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "versions": versions,
+        "command": command,
+        "data": {s.name: s.hashes for s in plan.sources},
+    }
+    path = folder / "environment.json"
+    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    if here not in there:
+        _write(path, strict([*there, here], indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as f:
+        f.write(strict(line) + "\n")
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
+    """Return the rows of a summary as text, "undefined" where a figure does not exist."""
+    return [[_text(row[c]) for c in columns] for row in rows]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "undefined"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

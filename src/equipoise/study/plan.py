@@ -1,0 +1,264 @@
+"""A study becomes runs: the grid, the waves, and which runs share a program of the learner."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import attacks, metrics
+from ..checks import BadInput, extra
+from ..layout import Layout
+from ..records import entry
+from ..rounds import stream
+from ..types import Array, Choice, Learner, Round, Run
+from .cells import Cell, Source, cell, sources
+from .rules import Chosen, aggregator, broadcast_statistic, chosen
+from .schema import Adversary, Study
+
+FULL_BATCH_BELOW = 2_000
+"""Training rows of the whole federation below which ``batch = "auto"`` means full batch."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of the study, all but the length of its clip, which may come from a pilot of an earlier wave."""
+
+    name: str
+    cell: Cell
+    architecture: str
+    rule: Chosen
+    adversary: Adversary | None
+    strength: float | None
+    study: Study
+    pilot: str | None = None
+    is_pilot: bool = False
+    control: str | None = None
+
+    def run(self, clip: float | None) -> Run:
+        """Return the run with its clip."""
+        k, seed, study = self.cell.clients, self.cell.seed, self.study
+        federation, tamper = self.cell.federation, attacks.combine()
+        rule = aggregator(self.rule, study.score, k, clip)
+        terms: dict[str, Array] = {"cross_entropy": np.ones(k)}
+        if study.training.proximal:
+            terms["proximal"] = np.full(k, study.training.proximal)
+        if self.adversary is not None:
+            members = np.array(self.adversary.members, np.int64)
+            if self.adversary.kind == "inflation":
+                tamper = attacks.inflate(members, self.strength)
+            else:
+                terms[self.adversary.kind] = np.where(np.isin(federation.clients, members), self.strength, 0.0)
+                if self.adversary.inflate != 1.0:
+                    tamper = attacks.inflate(members, self.adversary.inflate)
+            if self.adversary.kind == "gaming":
+                rule = broadcast_statistic(rule, study.score, self.adversary)
+        part = study.participation
+        return Run(
+            self.name,
+            replace(federation, terms=terms),
+            rule,
+            seed,
+            study.rounds,
+            cohort=_some(part.fraction, "cohort") if part.fraction < 1 else Run.cohort,
+            lost=_chance(part.lost, "lost") if part.lost else Run.lost,
+            late=_chance(part.late, "late") if part.late else Run.late,
+            tamper=tamper,
+            observes=self._observes,
+        )
+
+    def _observes(self, t: int) -> frozenset[str]:
+        """The client's own figures every round; the test pool every so many rounds, and at the end."""
+        study = self.study
+        moments = {"trained"}
+        if t == study.rounds + 1:
+            moments = {"received", "received@test"}
+        elif study.evaluation.every and (t - 1) % study.evaluation.every == 0:
+            moments |= {"received", "received@test"}
+        if study.evaluation.model == "trained" and t == study.rounds:
+            moments.add("trained@test")
+        return frozenset(moments)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Runs that share one stacked program, because width, layers, shared part and batch agree."""
+
+    name: str
+    learner: Learner
+    layout: Layout
+    runs: Sequence[Planned]
+    rounds: int
+
+
+def _some(fraction: float, purpose: str) -> Choice:
+    def cohort(ids: Array, seed: int, t: int) -> Array:
+        n = max(1, round(fraction * len(ids)))
+        return np.sort(stream(seed, purpose, t).choice(ids, n, replace=False))
+
+    return cohort
+
+
+def _chance(p: float, purpose: str) -> Choice:
+    def hit(ids: Array, seed: int, t: int) -> Array:
+        return ids[[stream(seed, purpose, t, int(c)).random() < p for c in ids]]
+
+    return hit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a study is before it runs."""
+
+    study: Study
+    sources: Sequence[Source]
+    programs: Sequence[Program]
+
+    @property
+    def log(self) -> list[str]:
+        """What was read, dropped, encoded and dealt to whom."""
+        told = [line for s in self.sources for line in s.log]
+        seen = {id(p.cell): p.cell for program in self.programs for p in program.runs}
+        return told + [line for c in seen.values() for line in c.log]
+
+    def resolved(self) -> dict[str, Any]:
+        """The study with every default filled in."""
+        return self.study.model_dump(mode="json")
+
+    def document(self, meta: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What ``study.json`` holds."""
+        return {"study": self.resolved(), "log": self.log, "runs": meta}
+
+    def line(self, r: Round, clip: float | None) -> dict[str, Any]:
+        """One line of ``rounds.jsonl``."""
+        return {**entry(r), "clip_norm": clip}
+
+    def meta(self, planned: Planned, clip: float | None) -> dict[str, Any]:
+        """What the records say about a run beside its rounds."""
+        source = planned.cell.source
+        served = {p.name: list(p.adversary.members) for g in self.programs for p in g.runs if p.control == planned.name and p.adversary}
+        return {
+            "run": planned.name,
+            "data": source.name,
+            "sensitive": source.sensitive,
+            "group_names": source.group_names,
+            "favourable": source.favourable,
+            "favourable_label": source.favourable_label,
+            "rule": planned.rule.name,
+            "parameters": planned.rule.parameters,
+            "formula": planned.rule.formula,
+            "undefined_policy": planned.rule.undefined,
+            "clients": planned.cell.clients,
+            "client_names": planned.cell.client_names,
+            "architecture": planned.architecture,
+            "seed": planned.cell.seed,
+            "adversary": planned.adversary.kind if planned.adversary else None,
+            "adversaries": list(planned.adversary.members) if planned.adversary else [],
+            "strength": planned.strength,
+            "control": planned.control,
+            "control_of": served,
+            "pilot": planned.is_pilot,
+            "clip_norm": clip,
+            "final_moment": f"{self.study.evaluation.model}@test",
+        }
+
+
+def plan(study: Study) -> Plan:
+    """Read the data, make every federation, and lay out all runs; whatever cannot work is refused here."""
+    read = sources(study)
+    pilots: list[Planned] = []
+    runs: list[Planned] = []
+    for source, k, seed in itertools.product(read, study.partition.clients, study.seeds):
+        made = cell(source, k, seed, study)
+        _check_members(study, made)
+        for architecture in study.model.architecture:
+            here = f"{source.name}-K{made.clients}-{architecture}"
+            pilot = None
+            if study.clip.norm == "calibrated":
+                pilot = f"pilot-{here}-s{seed}"
+                pilots.append(Planned(pilot, made, architecture, chosen("fedavg"), None, None, study, is_pilot=True))
+            for rule in _rules(study):
+                runs += _with_controls(Planned(f"{here}-{rule.tag}", made, architecture, rule, None, None, study, pilot))
+    _check_names(runs)
+    for planned in runs:
+        cohort = len(planned.run(1.0).cohort(planned.cell.federation.clients, planned.cell.seed, 1))
+        planned.run(1.0).aggregator.check(cohort)
+    return Plan(study, read, [*_programs(study, pilots, "pilot"), *_programs(study, runs, "runs")])
+
+
+def _rules(study: Study) -> list[Chosen]:
+    """Every rule with every combination of its listed parameters, under every policy for undefined scores."""
+    out = []
+    for rule in study.rule:
+        given = rule.model_extra or {}
+        grid = {k: v if isinstance(v, list) else [v] for k, v in given.items()}
+        for undefined, values in itertools.product(study.score.undefined, itertools.product(*grid.values())):
+            out.append(chosen(rule.name, dict(zip(grid, values, strict=True)), undefined, tag_policy=len(study.score.undefined) > 1))
+    return out
+
+
+def _with_controls(base: Planned) -> list[Planned]:
+    """The run under every strength of the adversary, and one adversary-free control for all of them."""
+    adversary, tail = base.study.adversary, f"-s{base.cell.seed}"
+    if adversary is None:
+        return [replace(base, name=base.name + tail)]
+    control = replace(base, name=f"{base.name}-control{tail}") if adversary.control else None
+    attacked = [
+        replace(base, name=f"{base.name}-{adversary.kind}({strength:g}){tail}", adversary=adversary, strength=strength, control=control and control.name)
+        for strength in adversary.strength
+    ]
+    return attacked + ([control] if control else [])
+
+
+def _check_members(study: Study, made: Cell) -> None:
+    if study.adversary and max(study.adversary.members) >= made.clients:
+        raise BadInput(f"adversary.members names client {max(study.adversary.members)}, but there are {made.clients} clients, numbered from 0")
+    if study.adversary and len(study.adversary.members) >= made.clients:
+        raise BadInput(f"adversary.members names all {made.clients} clients; leave at least one honest")
+
+
+def _check_names(runs: Sequence[Planned]) -> None:
+    names = [p.name for p in runs]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise BadInput(f"the study has the run {twice[0]!r} twice; remove the repeated seed, rule or value")
+
+
+def _programs(study: Study, runs: Sequence[Planned], wave: str) -> list[Program]:
+    """Group the runs of a wave by what a stacked program must agree on."""
+    groups: dict[tuple[str, str], list[Planned]] = {}
+    for planned in runs:
+        groups.setdefault((planned.cell.source.name, planned.architecture), []).append(planned)
+    return [_program(study, f"{wave} {name} {architecture}", members) for (name, architecture), members in groups.items()]
+
+
+def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:
+    extra("torch", "train")
+    from .. import learners, models, objectives
+
+    section, training = study.model, study.training
+    width = members[0].cell.source.table.x.shape[1]
+    factory = models.load_factory(section.module, width) if section.module else lambda: models.mlp(width, hidden=section.hidden)
+    shared = {"splitml": section.shared, "full": None, "silo": 0}[members[0].architecture]
+    names = models.shared_names(factory(), shared)
+    small = len(members[0].cell.source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
+    batch = ("full" if small else 64) if training.batch == "auto" else training.batch
+    learner = learners.learner(
+        factory,
+        shared=names,
+        terms={n: getattr(objectives, n) for n in ("cross_entropy", "proximal", "disparity", "gaming")},
+        count=metrics.counts,
+        steps=training.steps,
+        batch=batch,
+        sampling=training.sampling,
+        optimiser=training.optimiser,
+        lr=training.lr,
+        momentum=training.momentum,
+        keep_optimiser=training.keep_optimiser,
+        balance=training.balance,
+        dtype=training.dtype,
+        engine=training.engine,
+    )
+    return Program(name, learner, learners.layouts(factory, names)[0], members, study.rounds)

@@ -1,0 +1,162 @@
+"""Names of rules become aggregators: the only place where a rule is looked up by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import aggregate, metrics, robust, scores, weights
+from ..checks import BadInput, nearest
+from ..types import Aggregator, Array, Reports
+from .schema import Adversary, Score
+
+CAP = {"share": None, "honest": 0.0}
+"""Instead of eta: the share that a fully biased client may keep while honest scores stay below ``honest``."""
+GAPS = tuple(name for name in metrics.named.__all__ if name.endswith(("_difference", "_mean")))
+"""Metrics that can judge a client: in 0..1, higher is worse."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A rule by name with its parameters, and what records say about it."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    undefined: str = "neutral"
+    tag: str = ""
+    formula: str = ""
+
+
+def known() -> dict[str, Callable[..., Any]]:
+    """Return every rule of ours by name."""
+    rooms = [(weights, weights.__all__), (robust, robust.__all__)]
+    return {name: getattr(room, name) for room, names in rooms for name in names} | {"fairfed": aggregate.fairfed}
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """A rule of ours, or ``package.module:function`` of yours: scores (K,), sizes (K,), parameters -> weights (K,)."""
+    if ":" not in name:
+        key = name.replace("-", "_")
+        if key not in known():
+            raise BadInput(f"rule {name!r} is unknown; {nearest(key, known())}, or give your own as package.module:function")
+        return known()[key]
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as e:
+        raise BadInput(f"rule {name!r} cannot be imported ({e}); is its folder on PYTHONPATH?") from None
+    if not callable(function):
+        raise BadInput(f"rule {name!r} is no function; name one that turns scores (K,) and sizes (K,) into weights (K,)")
+    return function  # type: ignore[no-any-return]
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """What may be set in a study: the keyword-only parameters of a rule that are its own."""
+    wired = {"metric", "moment", "clip", "undefined", "asks"}
+    own = {
+        p.name: p.default
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in wired
+    }
+    if function in (weights.fairis, weights.fairis_n):
+        own |= CAP
+    if function is weights.joint:
+        own |= {"metrics": None}
+    return own
+
+
+def formula(function: Callable[..., Any]) -> str:
+    """Return the first indented line of a docstring: the formula, by our convention; else its first line."""
+    lines = inspect.getdoc(function or "").splitlines() if inspect.getdoc(function) else []
+    indented = [x.strip() for x in lines if x.startswith("    ") and "=" in x]
+    return indented[0] if indented else (lines[0] if lines else "")
+
+
+def chosen(name: str, given: Mapping[str, Any] | None = None, undefined: str = "neutral", *, tag_policy: bool = False) -> Chosen:
+    """Look a rule up and check the names of its parameters.
+
+    Examples
+    --------
+    >>> chosen("fairis", {"eta": 1.05}).tag
+    'fairis(eta=1.05)'
+    >>> chosen("fairis", {"etta": 1.05})
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: 'etta' is no parameter of the rule fairis; did you mean 'eta'?
+    """
+    function, given = _function(name), dict(given or {})
+    own = _parameters(function)
+    if wrong := [k for k in given if k not in own]:
+        what = nearest(wrong[0], own) if own else "it has none"
+        raise BadInput(f"{wrong[0]!r} is no parameter of the rule {name}; {what}")
+    if "eta" in given and "share" in given:
+        raise BadInput(f"rule {name}: give eta, or the share a fully biased client may keep, not both")
+    needed = [k for k, default in own.items() if default is inspect.Parameter.empty and k not in given]
+    if needed:
+        raise BadInput(f"rule {name} needs {needed[0]!r}; add {needed[0]} = ... to its [[rule]]")
+    filled = {k: v for k, v in own.items() if k not in CAP and k != "metrics"} | given
+    if "share" in given:
+        filled.pop("eta", None)
+    inside = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in given.items()] or [
+        f"{k}={v:g}" for k, v in filled.items() if k == "eta" and isinstance(v, float)
+    ]
+    inside += [f"undefined={undefined}"] if tag_policy else []
+    short = name.replace("_", "-").replace(":", ".")
+    tag = short + (f"({','.join(inside)})" if inside else "")
+    return Chosen(short if ":" not in name else name, filled, undefined, tag.replace(" ", "").replace("/", "_"), formula(function))
+
+
+def _metric(name: str) -> Callable[[Array], Array]:
+    if name not in GAPS:
+        raise BadInput(f"score.metric {name!r} cannot judge a client; {nearest(name, GAPS)}")
+    return getattr(metrics, name)  # type: ignore[no-any-return]
+
+
+def _moment(score: Score) -> str:
+    return score.moment if score.on == "train" else f"{score.moment}@{score.on}"
+
+
+def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None) -> Aggregator:
+    """Return the server's rule for a federation of this many clients."""
+    function, moment = _function(rule.name), _moment(score)
+    params = dict(rule.parameters)
+    if function is aggregate.fairfed:
+        return aggregate.fairfed(_metric(score.metric), moment=moment, clip=clip, **params)
+    if function in [getattr(robust, name) for name in robust.__all__]:
+        return aggregate.robust(function, clip=clip, **params)
+    if "share" in params:
+        params = {"eta": weights.eta_for_cap(params.pop("share"), clients, params.pop("honest", 0.0))}
+    if function in (weights.uniform, weights.fedavg):
+        return aggregate.weighted(function, clip=clip, **params)
+    judged = params.pop("metrics", None) or [score.metric]
+    each = [scores.gap(_metric(m), moment) for m in judged]
+
+    def several(reports: Reports) -> Array:
+        return np.stack([s(reports) for s in each])
+
+    seen = several if len(each) > 1 else each[0]
+    return aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=frozenset({moment}), **params)
+
+
+def broadcast_statistic(rule: Aggregator, score: Score, adversary: Adversary) -> Aggregator:
+    """Tell every client the fairness statistic of the last round, which a gaming adversary steers to.
+
+    ``mean``: the size-weighted mean of the clients' own gaps (Fairis); ``pooled``: the gap of the summed counts.
+    """
+    metric, moment = _metric(score.metric), _moment(score)
+
+    def statistic(reports: Reports) -> float:
+        counts = reports.counts[moment]
+        if adversary.statistic == "pooled":
+            return float(metric(counts.sum(0)))
+        own = metric(counts)
+        known = np.isfinite(own) & (reports.sizes > 0)
+        return float(np.average(own[known], weights=reports.sizes[known])) if known.any() else float("nan")
+
+    told = aggregate.telling(rule, "F_global", statistic, first=adversary.first_target, shared=True)
+    return told._replace(asks=told.asks | {moment})

@@ -1,0 +1,286 @@
+"""The study file: what may stand in it, its defaults, and one clear sentence for what may not."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ..checks import BadInput, nearest
+
+T = TypeVar("T")
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Axis = Annotated[tuple[T, ...], BeforeValidator(_listed), Field(min_length=1)]
+"""A value or a list of values; a list makes a grid."""
+
+
+class Section(BaseModel):
+    """A table of the study file: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Data(Section):
+    """Which rows, which groups. ``name``: built-in data sets; or ``path`` and what follows: a table of your own."""
+
+    name: Axis[str] | None = None
+    folder: str | None = None
+    options: dict[str, Any] = {}
+    sensitive: str | list[str] | None = None
+    test_fraction: float = Field(0.2, gt=0, lt=1)
+    held_fraction: float = Field(0.0, ge=0, lt=1)
+    path: str | None = None
+    label: str | None = None
+    positive: str | int | float | bool | None = None
+    favourable: str | None = None
+    favourable_is: Literal["positive", "negative"] | None = None
+    client: str | None = None
+    leave_out: list[str] | None = None
+    bins: dict[str, list[float]] | None = None
+    reference: dict[str, str] | None = None
+    missing: Literal["error", "group", "drop"] | None = None
+
+    OWN: ClassVar = ("label", "positive", "favourable", "favourable_is", "client", "leave_out", "bins", "reference", "missing")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Data:
+        if (self.path is None) == (self.name is None):
+            raise ValueError("data needs either name (a built-in data set) or path (a table of your own), and not both")
+        if self.path is None and (own := [k for k in self.OWN if getattr(self, k) is not None]):
+            raise ValueError(f"data.{own[0]} belongs to a table of your own: give path too, or remove it")
+        return self
+
+    def own(self) -> dict[str, Any]:
+        """Return what is declared about a table of one's own."""
+        declared = {k: getattr(self, k) for k in self.OWN if getattr(self, k) is not None}
+        sensitive = [self.sensitive] if isinstance(self.sensitive, str) else self.sensitive or []
+        return {"path": self.path, "sensitive": sensitive, **declared}
+
+
+class Partition(Section):
+    """How rows are dealt to clients."""
+
+    kind: Literal["dirichlet", "equal", "quantity", "natural"] = "dirichlet"
+    over: Literal["cells", "labels", "groups"] = "cells"
+    alpha: float = Field(0.5, gt=0)
+    clients: Axis[Annotated[int, Field(ge=1)]] = (3,)
+    min_size: int = Field(1, ge=1)
+
+
+class Model(Section):
+    """What is trained and which part is shared. ``module``: your own ``package.module:factory``, called with the width."""
+
+    architecture: Axis[Literal["splitml", "full", "silo"]] = ("splitml",)
+    shared: int = Field(2, ge=1)
+    hidden: tuple[int, ...] = (64, 32, 16)
+    module: str | None = None
+
+
+class Training(Section):
+    """Local training. ``batch = "auto"``: all rows when the federation trains on fewer than 2,000, else 64."""
+
+    steps: int = Field(60, ge=1)
+    batch: int | Literal["auto", "full"] = "auto"
+    sampling: Literal["replacement", "epoch"] = "replacement"
+    optimiser: Literal["adam", "sgd"] = "adam"
+    lr: float = Field(0.005, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    keep_optimiser: bool = True
+    balance: Literal["class", "cell", "none"] = "class"
+    proximal: float = Field(0.0, ge=0)
+    dtype: Literal["float32", "float64"] = "float32"
+    engine: Literal["auto", "swap", "vmap", "loop"] = "auto"
+
+    @model_validator(mode="after")
+    def _batch_positive(self) -> Training:
+        if isinstance(self.batch, int) and self.batch < 1:
+            raise ValueError(f"training.batch must be at least 1, got {self.batch}")
+        return self
+
+
+class Score(Section):
+    """What a client is judged by: its own fairness gap, of which model, on which rows, and what if it is undefined."""
+
+    metric: str = "equal_opportunity_difference"
+    moment: Literal["trained", "received"] = "trained"
+    on: Literal["train", "held"] = "train"
+    undefined: Axis[Literal["neutral", "worst", "previous", "error", "zero"]] = ("neutral",)
+
+
+class Rule(BaseModel):
+    """What the server makes of the scores: a name and the rule's own parameters, each a value or a list (a grid)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+
+class Clip(Section):
+    """Longest update that enters the sum: a number, "none", or "calibrated" as a percentile of an honest pilot's norms."""
+
+    norm: float | Literal["none", "calibrated"] = "calibrated"
+    percentile: float = Field(90.0, gt=0, le=100)
+
+    @model_validator(mode="after")
+    def _positive(self) -> Clip:
+        if isinstance(self.norm, float | int) and not self.norm > 0:
+            raise ValueError(f"clip.norm must be above 0, got {self.norm:g}; use \"none\" to leave updates as they are")
+        return self
+
+
+class Adversary(Section):
+    """Who attacks and how. ``strength``: alpha (disparity), lambda (gaming), or the factor (inflation)."""
+
+    kind: Literal["disparity", "gaming", "inflation"] = "disparity"
+    members: tuple[int, ...] = (0,)
+    strength: Axis[float] = (2.0,)
+    first_target: float = Field(0.3, ge=0, le=1)
+    statistic: Literal["mean", "pooled"] = "mean"
+    inflate: float = Field(1.0, gt=0)
+    control: bool = True
+
+    @model_validator(mode="after")
+    def _sane(self) -> Adversary:
+        if any(not s > 0 for s in self.strength):
+            raise ValueError(f"adversary.strength must be above 0, got {min(self.strength):g}; remove [adversary] for an honest federation")
+        if not self.members or len(set(self.members)) < len(self.members) or min(self.members) < 0:
+            raise ValueError(f"adversary.members must be distinct client numbers from 0, got {list(self.members)}")
+        return self
+
+
+class Participation(Section):
+    """Share of clients asked each round, and the chance that one is lost (never trains) or late (reply dropped)."""
+
+    fraction: float = Field(1.0, gt=0, le=1)
+    lost: float = Field(0.0, ge=0, lt=1)
+    late: float = Field(0.0, ge=0, lt=1)
+
+
+class Evaluation(Section):
+    """On the test pool: every so many rounds (0: only at the end), and which model counts at the end."""
+
+    every: int = Field(1, ge=0)
+    model: Literal["received", "trained"] = "received"
+
+
+class Study(Section):
+    """A study: lists of seeds, rules, client counts, architectures, strengths and data sets make a grid of runs."""
+
+    name: str = Field("study", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    description: str = ""
+    seeds: Axis[Annotated[int, Field(ge=0)]] = (42,)
+    rounds: int = Field(16, ge=1)
+    data: Data
+    partition: Partition = Partition()
+    model: Model = Model()
+    training: Training = Training()
+    score: Score = Score()
+    rule: tuple[Rule, ...] = Field((Rule(name="fairis"),), min_length=1)
+    clip: Clip = Clip()
+    adversary: Adversary | None = None
+    participation: Participation = Participation()
+    evaluation: Evaluation = Evaluation()
+
+
+def _fields_at(where: Sequence[int | str]) -> list[str]:
+    """Known keys of the table in which the last part of ``where`` stands."""
+    model: Any = Study
+    for key in where[:-1]:
+        if isinstance(key, int):
+            continue
+        annotation = model.model_fields[key].annotation
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        model = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), model)
+    return list(model.model_fields)
+
+
+def check(raw: Mapping[str, Any], source: str) -> Study:
+    """Return the study that ``raw`` describes, or refuse it in one sentence.
+
+    Examples
+    --------
+    >>> check({"data": {"name": "german"}, "ruonds": 3}, "study.toml")
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: study.toml: 'ruonds' is no key of a study; did you mean 'rounds'?
+    """
+    try:
+        return Study.model_validate(raw)
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part in ("int", "float", "str")))]
+        dotted = ".".join(str(part) for part in where)
+        more = f" (and {e.error_count() - 1} more)" if e.error_count() > 1 else ""
+        if first["type"] == "extra_forbidden":
+            place = f"[{'.'.join(str(p) for p in where[:-1])}]" if len(where) > 1 else "a study"
+            raise BadInput(f"{source}: {where[-1]!r} is no key of {place}; {nearest(str(where[-1]), _fields_at(where))}{more}") from None
+        if first["type"] == "missing":
+            raise BadInput(f"{source}: {dotted} is missing; add it (see `equipoise new`){more}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        got = "" if first["type"] == "value_error" else f"; got {first['input']!r}"
+        prefix = "" if first["type"] == "value_error" else f"{dotted}: "
+        raise BadInput(f"{source}: {prefix}{message[0].lower()}{message[1:]}{got}{more}") from None
+
+
+def ready() -> dict[str, Path]:
+    """Return the studies that ship with the package, by name."""
+    folder = resources.files("equipoise") / "studies"
+    return {p.name.removesuffix(".toml"): Path(str(p)) for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.name.endswith(".toml")}
+
+
+def _assign(raw: dict[str, Any], setting: str) -> None:
+    """Apply one ``key.path=value`` of ``--set``; on the list of rules it applies to those that have the key."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise BadInput(f"--set {setting!r} is no assignment; write --set section.key=value")
+    try:
+        value = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *path, last = key.strip().split(".")
+    target: Any = raw
+    for depth, name in enumerate(path):
+        target = target.setdefault(name, {}) if isinstance(target, dict) else None
+        if not isinstance(target, dict | list) or (isinstance(target, list) and depth < len(path) - 1):
+            raise BadInput(f"--set {key}: {'.'.join(path[: depth + 1])} is no table of the study")
+    if isinstance(target, list):
+        having = [t for t in target if last in t] or (target if len(target) == 1 else [])
+        if not having:
+            raise BadInput(f"--set {key}: no [[{path[-1]}]] of the study has {last!r}; add it in the file, or give the whole rule in a study of your own")
+        for t in having:
+            t[last] = value
+    else:
+        target[last] = value
+
+
+def read(source: str, settings: Sequence[str] = ()) -> Study:
+    """Read a study file, or a ready study by name, and apply ``--set`` assignments.
+
+    Raises
+    ------
+    BadInput : no such file or study, no TOML, an unknown or misspelt key, a value out of range
+    """
+    path = Path(source)
+    if not path.is_file():
+        studies = ready()
+        if source not in studies:
+            raise BadInput(f"{source!r} is neither a file nor a ready study; {nearest(source, studies)}")
+        path = studies[source]
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise BadInput(f"{path} is not TOML: {e}") from None
+    if isinstance(raw.get("rule"), dict):
+        raw["rule"] = [raw["rule"]]
+    for setting in settings:
+        _assign(raw, setting)
+    study = check(raw, str(source))
+    return study if "name" in raw else study.model_copy(update={"name": path.stem})
