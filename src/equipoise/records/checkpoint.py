@@ -43,12 +43,13 @@ def save(path: Path, checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> N
     arrays: dict[str, Array] = {}
     about: dict[str, object] = {}
     for run, s in checkpoint.snapshots.items():
-        arrays |= {f"{run}/model/{n}": np.ascontiguousarray(a) for n, a in layouts[run].split(s.model).items()}
-        arrays |= {f"{run}/memory/{n}": np.ascontiguousarray(a) for n, a in s.memory.items()}
-        arrays |= {f"{run}/counters/{n}": np.ascontiguousarray(a) for n, a in s.counters.items()}
+        arrays |= {f"{run}/model/{n}": np.asarray(a, order="C") for n, a in layouts[run].split(s.model).items()}
+        arrays |= {f"{run}/memory/{n}": np.asarray(a, order="C") for n, a in s.memory.items()}
+        arrays |= {f"{run}/counters/{n}": np.asarray(a, order="C") for n, a in s.counters.items()}
         about[run] = {"round": s.round, "state": s.state, "dtype": s.model.dtype.str}
     text = strict({"lines": checkpoint.lines, "digest": checkpoint.digest, "runs": about})
-    data = extra("safetensors.numpy", "train").save(arrays, metadata={"equipoise": text, "sha256": _sum(arrays, text)})
+    # One key only: safetensors writes several in an order that changes from process to process.
+    data = extra("safetensors.numpy", "train").save(arrays, metadata={"equipoise": _sum(arrays, text) + text})
     part = path.with_suffix(".part")
     with part.open("wb") as f:
         f.write(data)
@@ -73,8 +74,8 @@ def load(path: Path, layouts: Mapping[str, Layout]) -> Checkpoint:
             arrays = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (not a mapping)
     except (safetensors.SafetensorError, OSError, ValueError) as e:
         raise BadInput(f"checkpoint {path} cannot be read ({e}); {remedy}") from None
-    text = metadata.get("equipoise", "")
-    if not text or _sum(arrays, text) != metadata.get("sha256"):
+    digest, text = metadata.get("equipoise", "")[:64], metadata.get("equipoise", "")[64:]
+    if not text or _sum(arrays, text) != digest:
         raise BadInput(f"checkpoint {path} is damaged: its digest does not fit its contents; {remedy}")
     about = json.loads(text)
     snapshots = {}

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -144,9 +144,17 @@ class Journal:
         for raw in self._lines[: self.done]:
             yield json.loads(raw)
 
-    def close(self) -> None:
-        """Refuse a file that goes on after the last line of the study, then close it."""
+    def end(self) -> None:
+        """Refuse a file that goes on after the last line of the study."""
         self.flush()
-        self._file.close()
         if len(self._lines) > self.done:
-            raise BadInput(f"{self.path} holds {len(self._lines) - self.done} lines more than the study has; start again in a new folder")
+            more = len(self._lines) - self.done
+            raise BadInput(f"{self.path} holds {more} lines more than the study has; start again in a new folder")
+
+    def __enter__(self) -> Self:
+        """Use as ``with Journal(path) as journal``; the file is closed at the end."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close the file, whatever happened."""
+        self._file.close()

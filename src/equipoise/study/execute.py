@@ -50,7 +50,21 @@ def execute(plan: Plan, folder: Path, *, resume: bool = False, command: str = ""
     """
     _open(plan, folder, resume)
     _environment(plan, folder, command)
-    journal = Journal(folder / "rounds.jsonl")
+    clips: dict[str, float | None] = {}
+    with Journal(folder / "rounds.jsonl") as journal:
+        _programs(plan, folder, journal, clips, progress)
+        journal.end()
+        lines = list(journal.lines())
+    meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
+    rows = summarise(lines, meta)
+    write_clients(folder / "clients.csv", lines, meta)
+    _write(folder / "study.json", strict(plan.document(meta), indent=1))
+    _write(folder / "summary.json", strict({"rows": rows}, indent=1))
+    return rows
+
+
+def _programs(plan: Plan, folder: Path, journal: Journal, clips: dict[str, float | None], progress: Callable[[Step], None]) -> None:
+    """Go on with every program from the checkpoint, writing lines first and the checkpoint after them."""
     checkpoint = folder / "checkpoint.safetensors"
     layouts = {p.name: program.layout for program in plan.programs for p in program.runs}
     snapshots: dict[str, Snapshot] = {}
@@ -58,7 +72,6 @@ def execute(plan: Plan, folder: Path, *, resume: bool = False, command: str = ""
         saved = load(checkpoint, layouts)
         journal.skip(saved.lines, saved.digest)
         snapshots = dict(saved.snapshots)
-    clips: dict[str, float | None] = {}
     for program in plan.programs:
         began = time.monotonic()
         runs = [p.run(_clip(plan, p, journal, clips)) for p in program.runs]
@@ -77,13 +90,6 @@ def execute(plan: Plan, folder: Path, *, resume: bool = False, command: str = ""
             _append(folder / "timing.jsonl", {"program": program.name, "runs": len(runs), "rounds": step, "seconds": round(time.monotonic() - began, 3)})
         else:
             progress(Step(program.name, plan.study.rounds, plan.study.rounds, len(runs), ()))
-    journal.close()
-    meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
-    rows = summarise(journal.lines(), meta)
-    write_clients(folder / "clients.csv", journal.lines(), meta)
-    _write(folder / "study.json", strict(plan.document(meta), indent=1))
-    _write(folder / "summary.json", strict({"rows": rows}, indent=1))
-    return rows
 
 
 def _over(program: Program, started: Mapping[str, Snapshot]) -> bool:
