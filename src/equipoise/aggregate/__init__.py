@@ -1,0 +1,25 @@
+"""From rules to aggregators: one weighted sum, one clip, one policy for undefined scores; and FairFed, which has state.
+
+Everything here takes functions (a rule, a score, a metric) and gives ``types.Aggregator``. State is JSON, keyed by
+client id; nothing is logged: what happened is in the info of the step. Input arrays are never written to, and the same
+reports give the same bits.
+"""
+
+from __future__ import annotations
+
+from ._fairfed import fairfed, fairfed_gaps, fairfed_step
+from ._lift import UNDEFINED, robust, telling, weighted
+from ._sums import clip_factors, mean, norms
+
+__all__ = [
+    "UNDEFINED",
+    "clip_factors",
+    "fairfed",
+    "fairfed_gaps",
+    "fairfed_step",
+    "mean",
+    "norms",
+    "robust",
+    "telling",
+    "weighted",
+]
