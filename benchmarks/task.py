@@ -8,6 +8,7 @@ negatives of each group on all of its rows.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ ROWS = 24_129
 TEST_ROWS = 6_033
 FEATURES = 100
 WIDTHS = (100, 64, 32, 16, 1)
-PARAMETERS = sum(i * o + o for i, o in zip(WIDTHS, WIDTHS[1:], strict=False))
+PARAMETERS = sum(i * o + o for i, o in pairwise(WIDTHS))
 GROUPS = 2
 CLIENTS = 10
 ROUNDS = 16
@@ -94,7 +95,7 @@ def initial(seed: int = 42) -> list[tuple[Array, Array]]:
     """Return the first model, layer by layer: weight (out, in) and bias (out,), float32, uniform in +-1/sqrt(in)."""
     rng = np.random.default_rng([seed, 4])
     layers = []
-    for fan_in, fan_out in zip(WIDTHS, WIDTHS[1:], strict=False):
+    for fan_in, fan_out in pairwise(WIDTHS):
         bound = 1 / np.sqrt(fan_in)
         weight = rng.uniform(-bound, bound, (fan_out, fan_in)).astype(np.float32)
         layers.append((weight, rng.uniform(-bound, bound, fan_out).astype(np.float32)))

@@ -1,1 +1,6 @@
-"""."""
+"""Local training: every client of every run is a slot of one stacked program, or one after another in a plain loop."""
+
+from .parts import layouts
+from .stacked import stacked
+
+__all__ = ["layouts", "stacked"]

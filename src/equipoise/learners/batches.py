@@ -1,0 +1,135 @@
+"""Which rows a client sees at which step: an index plan made by numpy, independent of engine, chunk and company."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..rounds import stream
+from ..types import Array, Shard
+
+Sampling = Literal["replacement", "epoch"]
+Balance = Literal["class", "cell", "none"]
+
+WIDTH = 32
+"""Batches are padded to a multiple of this with rows of weight 0, for the reason told in ``optimisers``."""
+
+
+def row_weights(shard: Shard, balance: Balance) -> Array:
+    """Return the weight (n,) of each row in the loss, mean 1 over the client's rows.
+
+    "class": 0.5 / share of the row's label among the client's rows, so that both classes count the same; "cell": the
+    same over (label, group) cells that the client has; "none": 1. A client with one class gets 0.5 throughout.
+
+    Examples
+    --------
+    >>> row_weights(Shard(np.zeros((4, 1)), np.array([1, 0, 0, 0]), np.zeros(4, int)), "class").round(3)
+    array([2.   , 0.667, 0.667, 0.667])
+    """
+    n = len(shard.y)
+    if balance == "none" or n == 0:
+        return np.ones(n)
+    label = (np.asarray(shard.y) > 0).astype(np.int64)
+    cell = label if balance == "class" else label + 2 * np.asarray(shard.group, np.int64)
+    sizes = np.bincount(cell)
+    parts = 2 if balance == "class" else np.count_nonzero(sizes)
+    return np.asarray(n / (parts * sizes[cell]))
+
+
+class Pool:
+    """The rows of all shards ever seen, as one tensor per column, so that a step gathers from one place.
+
+    Attributes
+    ----------
+    x : (N, f) features
+    y, weight : (N,) labels and loss weights, in the run's dtype
+    group : (N,) int64
+    """
+
+    def __init__(self, dtype: torch.dtype, balance: Balance) -> None:
+        self.dtype, self.balance = dtype, balance
+        self.x, self.y, self.weight = (torch.zeros(0, dtype=dtype) for _ in range(3))
+        self.group = torch.zeros(0, dtype=torch.int64)
+        self._start: dict[int, int] = {}
+        self._held: list[Shard] = []  # keeps the ids in _start taken
+
+    def add(self, shards: list[Shard]) -> None:
+        """Take in those shards that are new."""
+        new = list({id(s): s for s in shards if id(s) not in self._start}.values())
+        at = len(self.y)
+        for shard in new:
+            self._start[id(shard)] = at
+            at += len(shard.y)
+        self._held += new
+        if not any(len(s.y) for s in new):
+            return
+
+        def grown(old: Tensor, arrays: list[Array], dtype: torch.dtype) -> Tensor:
+            fresh = torch.from_numpy(np.concatenate(arrays)).to(dtype)
+            return torch.cat([old, fresh]) if len(old) else fresh
+
+        filled = [s for s in new if len(s.y)]
+        self.x = grown(self.x, [np.asarray(s.x) for s in filled], self.dtype)
+        self.y = grown(self.y, [np.asarray(s.y) for s in filled], self.dtype)
+        self.group = grown(self.group, [np.asarray(s.group) for s in filled], torch.int64)
+        self.weight = grown(self.weight, [row_weights(s, self.balance) for s in filled], self.dtype)
+
+    def place(self, shard: Shard) -> slice:
+        """Say where the rows of a shard lie."""
+        at = self._start[id(shard)]
+        return slice(at, at + len(shard.y))
+
+
+def padded(n: int, batch: int | None) -> int:
+    """Return the padded batch size of a client with n rows: it depends on this client alone."""
+    if batch is None:
+        return max(WIDTH, 1 << (n - 1).bit_length())
+    return -(-batch // WIDTH) * WIDTH
+
+
+def plan(
+    n: int, steps: int, batch: int | None, sampling: Sampling, seed: int, t: int, client: int
+) -> tuple[Array, Array]:
+    """Draw a client's batches for one round.
+
+    Parameters
+    ----------
+    n : rows of the client, at least 1
+    steps : local steps; for "epoch" at most so many
+    batch : rows a step; None = all of them
+    sampling : "replacement" draws each batch with replacement; "epoch" passes once over a shuffle of the rows, and
+        its last batch may be short
+
+    Returns
+    -------
+    rows : (T, B) int64 row numbers in 0..n-1; T = 1 for a full batch, which is the same at each step
+    valid : (T,) how many of the B come from the plan; the rest is padding and repeats row 0
+
+    Examples
+    --------
+    >>> rows, valid = plan(70, 60, 64, "epoch", seed=1, t=1, client=0)
+    >>> rows.shape, valid.tolist()
+    ((2, 64), [64, 6])
+    >>> sorted([*rows[0], *rows[1, :6]]) == list(range(70))
+    True
+    """
+    width = padded(n, batch)
+    if batch is None:
+        rows, valid = np.zeros((1, width), np.int64), np.array([n])
+        rows[0, :n] = np.arange(n)
+        return rows, valid
+    random = stream(seed, "batch", t, client)
+    if sampling == "replacement":
+        rows = np.zeros((steps, width), np.int64)
+        rows[:, :batch] = random.integers(0, n, (steps, batch))
+        return rows, np.full(steps, batch)
+    count = min(steps, -(-n // batch))
+    order = random.permutation(n)[: count * batch]
+    filled = np.zeros(count * batch, np.int64)
+    filled[: len(order)] = order
+    rows = np.zeros((count, width), np.int64)
+    rows[:, :batch] = filled.reshape(count, batch)
+    return rows, np.minimum(batch, len(order) - batch * np.arange(count))

@@ -1,0 +1,136 @@
+"""Slots and chunks: a slot is one client of one run, a chunk is some slots that train side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..types import Array, Local, Work
+from .batches import Pool, Sampling, plan
+
+Term = Callable[[Local], Tensor]
+
+
+class Slot(NamedTuple):
+    """One client of one run in one round, and where its rows lie in the pool."""
+
+    work: Work
+    k: int  # the client's place in the run
+    row: int  # its row in the table
+    rows: slice  # its training rows in the pool
+    taken: int  # optimiser steps it has taken before
+
+    @property
+    def size(self) -> int:
+        """Training rows."""
+        return int(self.rows.stop) - int(self.rows.start)
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Seed, round, client: all that its randomness depends on."""
+        return self.work.seed, self.work.broadcast.round, int(self.work.federation.clients[self.k])
+
+
+class Recipe(NamedTuple):
+    """How a client trains; see ``stacked``."""
+
+    terms: Mapping[str, Term]
+    steps: int
+    batch: int | None
+    sampling: Sampling
+
+
+@dataclass(slots=True)
+class Chunk:
+    """S slots with batches of one shape B, those with most steps first; T = 1 when all steps see the same rows.
+
+    Attributes
+    ----------
+    rows : (T, S, B) places in the pool
+    valid : (T, S) how many of the B are real; the rest has weight 0
+    y, group, weight : (T, S, B)
+    steps : local steps of each slot, falling
+    coefficients, news : name -> (S,)
+    """
+
+    slots: list[Slot]
+    rows: Tensor
+    valid: Tensor
+    y: Tensor
+    group: Tensor
+    weight: Tensor
+    steps: list[int]
+    coefficients: dict[str, Tensor]
+    news: dict[str, Tensor]
+
+    def active(self, step: int) -> int:
+        """Count the slots that still train at this step; they are the first ones."""
+        return sum(n > step for n in self.steps)
+
+
+def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
+    """Draw the batches of these slots and lay them side by side."""
+    plans = [plan(s.size, recipe.steps, recipe.batch, recipe.sampling, *s.key) for s in slots]
+    order = sorted(range(len(slots)), key=lambda i: -len(plans[i][1]))
+    slots, plans = [slots[i] for i in order], [plans[i] for i in order]
+    longest, width = plans[0][0].shape
+    rows = np.zeros((longest, len(slots), width), np.int64)
+    valid = np.zeros((longest, len(slots)), np.int64)
+    for i, (slot, (chosen, real)) in enumerate(zip(slots, plans, strict=True)):
+        rows[: len(chosen), i] = chosen
+        rows[:, i] += slot.rows.start
+        valid[: len(real), i] = real
+    at, full = torch.from_numpy(rows), torch.from_numpy(valid)
+    weight = pool.weight[at]
+    if valid.min() < width:
+        weight = torch.where(torch.arange(width) < full[:, :, None], weight, torch.zeros((), dtype=pool.dtype))
+
+    def column(told: Callable[[Slot], Mapping[str, Array]], name: str) -> Tensor:
+        values = [float(told(s)[name][s.k]) if name in told(s) else 0.0 for s in slots]
+        return torch.tensor(values, dtype=pool.dtype)
+
+    coefficients = {n: column(lambda s: s.work.federation.terms, n) for n in recipe.terms}
+    names = sorted({n for s in slots for n in s.work.broadcast.news})
+    return Chunk(
+        list(slots),
+        at,
+        full,
+        pool.y[at],
+        pool.group[at],
+        weight,
+        [recipe.steps if recipe.batch is None else len(p[1]) for p in plans],
+        {n: c for n, c in coefficients.items() if bool((c != 0).any())},
+        {n: column(lambda s: s.work.broadcast.news, n) for n in names},
+    )
+
+
+def divide(slots: Sequence[Slot], shape: Callable[[Slot], object], most: int) -> Iterator[list[Slot]]:
+    """Cut the slots into groups of one shape and at most ``most``, about equally large.
+
+    A slot alone is given twice: a batched product of one differs in bits from the same product among others, and a
+    client's bits must not depend on its company.
+    """
+    groups: dict[object, list[Slot]] = {}
+    for slot in slots:
+        groups.setdefault(shape(slot), []).append(slot)
+    for group in groups.values():
+        parts = min(-(-len(group) // most), max(1, len(group) // 2))
+        for at in np.array_split(np.arange(len(group)), parts):
+            chosen = [group[i] for i in at]
+            yield chosen * 2 if len(chosen) == 1 else chosen
+
+
+def loss(local: Local, coefficients: Mapping[str, Tensor], terms: Mapping[str, Term]) -> Tensor:
+    """Return the sum over slots of each slot's own loss; a coefficient of 0 leaves the term out, whatever its value."""
+    total: Tensor | None = None
+    for name, c in coefficients.items():
+        value = terms[name](local)
+        value = torch.where(c != 0, c * value, torch.zeros((), dtype=value.dtype))
+        total = value if total is None else total + value
+    assert total is not None  # slots without any term do not train
+    return total.sum()

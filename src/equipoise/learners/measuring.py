@@ -1,0 +1,63 @@
+"""Counting what a model does on rows: the module as the user wrote it, one client at a time, for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..checks import BadInput
+from ..types import Array, Federation, Shard, Work
+from .batches import Pool
+from .forwards import logits_of
+from .parts import Parts, split
+
+Count = Callable[[Array, Array, Array, int], Array]
+"""(y, yhat, group, G) -> (G, 4) integers, columns tp fp tn fn."""
+
+
+def rows_of(federation: Federation, moment: str) -> tuple[str, list[Shard]]:
+    """Split "received@test" into when and on which rows of each client.
+
+    Raises
+    ------
+    BadInput
+        If it is no moment, or the federation has no such view.
+    """
+    when, _, view = moment.partition("@")
+    if when not in ("received", "trained"):
+        raise BadInput(f"cannot measure {moment!r}; a moment is 'received' or 'trained', alone or with '@view'")
+    if not view:
+        return when, list(federation.shards)
+    if view not in federation.views:
+        raise BadInput(f"the federation has no view {view!r}; it has {sorted(federation.views)}")
+    return when, list(federation.views[view])
+
+
+def measure(
+    work: Work, models: Mapping[str, Tensor], module: nn.Module, parts: Parts, pool: Pool, count: Count
+) -> dict[str, Array]:
+    """Return moment -> (K, G, 4) for all moments that a work asks for; ``models``: "received", "trained" -> (K, P)."""
+    tables: dict[str, Array] = {}
+    alike = parts.private.size == 0  # then everyone receives the same model, and a shared pool is counted once
+    for moment in sorted(work.asks):
+        when, shards = rows_of(work.federation, moment)
+        seen: dict[int, Array] = {}
+        table = []
+        for k, shard in enumerate(shards):
+            once = alike and when == "received"
+            if once and id(shard) in seen:
+                table.append(seen[id(shard)])
+                continue
+            rows = pool.place(shard)
+            tensors = {n: t[0] for n, t in split(parts.whole, models[when][k : k + 1]).items()}
+            with torch.inference_mode():
+                yhat = (logits_of(module, tensors, pool.x[rows]) > 0).numpy() if len(shard.y) else np.zeros(0, bool)
+            found = count(np.asarray(shard.y), yhat, np.asarray(shard.group), work.federation.groups)
+            table.append(found)
+            if once:
+                seen[id(shard)] = found
+        tables[moment] = np.stack(table)
+    return tables

@@ -1,0 +1,102 @@
+"""The learner: slots of all works in, reports and memories out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from ..checks import BadInput, above
+from ..types import Array, Done, Federation, Learner, Memory, Work
+from .batches import Balance, Pool, Sampling, padded
+from .chunks import Recipe, Term, divide, make
+from .forwards import Name, choose
+from .loop import Loop
+from .measuring import Count, measure, rows_of
+from .optimisers import adam, sgd
+from .parts import Build, parts_of
+from .table import check, close_table, first_model, open_table, slots_of
+from .training import Stack
+
+
+def stacked(
+    build: Build,
+    *,
+    shared: Sequence[str],
+    terms: Mapping[str, Term],
+    count: Count,
+    steps: int = 60,
+    batch: int | Literal["full"] = 64,
+    sampling: Sampling = "replacement",
+    optimiser: Literal["adam", "sgd"] = "adam",
+    lr: float = 5e-3,
+    momentum: float = 0.0,
+    keep_optimiser: bool = True,
+    balance: Balance = "class",
+    dtype: Literal["float32", "float64"] = "float32",
+    chunk: int = 30,
+    engine: Name = "auto",
+) -> Learner:
+    """Return a learner that trains all clients of all works it is handed as one program.
+
+    Parameters
+    ----------
+    build : makes the module; x (B, f) -> logits (B,) or (B, 1)
+    shared : names of the tensors that travel (see ``models.shared_names``); the rest stays with the client
+    terms : name -> term of the local loss; a client's coefficients stand in ``federation.terms``
+    count : (y, yhat, group, G) -> (G, 4) integers tp fp tn fn
+    steps : local steps a round; at most so many with "epoch"
+    batch : rows a step, or "full"
+    sampling : "replacement" draws every batch anew; "epoch" passes once over shuffled rows, the last batch may be short
+    optimiser, lr, momentum : Adam (0.9, 0.999, 1e-8), or SGD with momentum
+    keep_optimiser : a client's optimiser state lives on from round to round, over shared and private layers alike
+    balance : "class" weighs rows so that both labels count the same at each client, "cell" each (label, group), "none"
+    dtype : of parameters, data and updates
+    chunk : slots that train side by side, at least 2; for speed only, results do not depend on it
+    engine : "swap", "vmap" or "loop"; "auto" takes the first that gives the module's own results in float64
+
+    Notes
+    -----
+    A client with no rows, or with no term, does not train: its update is 0. A run's bits depend neither on the other
+    works nor on ``chunk``, on one thread. The engines agree within 1e-10 in float64 over a whole run.
+    """
+    above("lr", lr, 0)
+    if steps < 0 or (batch != "full" and batch < 1) or chunk < 2:
+        raise BadInput(f"steps must be >= 0, batch >= 1 and chunk >= 2, got {steps}, {batch} and {chunk}")
+    with torch.random.fork_rng(devices=[]):  # building draws from torch's global generator, which is not ours
+        module = build()
+    parts = parts_of(module, shared)
+    kind = torch.float64 if dtype == "float64" else torch.float32
+    module = module.to(kind).train()
+    quiet = copy.deepcopy(module).eval()
+    rule = adam(lr) if optimiser == "adam" else sgd(lr, momentum)
+    kept = rule.state if keep_optimiser else ()
+    recipe = Recipe(terms, steps, None if batch == "full" else batch, sampling)
+    pool = Pool(kind, balance)
+    chosen: list[Stack | Loop] = []  # filled at the first training, which has rows to check a stacked forward on
+
+    def init(federation: Federation, seed: int) -> tuple[Array, Memory]:
+        return first_model(build, parts, kept, len(federation.clients), seed, np.dtype(dtype))
+
+    def work(works: Sequence[Work]) -> list[Done]:
+        check(works, terms)
+        pool.add([s for w in works for m in ("received", *w.asks) for s in rows_of(w.federation, m)[1]])
+        table = open_table(works, parts, rule.state, kept, kind)
+        slots = slots_of(works, table, pool)
+        for some in divide(slots, lambda s: (padded(s.size, recipe.batch), s.taken), chunk):
+            group = make(some, recipe, pool)
+            if not chosen:
+                rows = group.rows[0]
+                forward = choose(engine, module, parts, pool.x[rows])
+                chosen.append(
+                    Loop(module, parts, terms, rule, pool)
+                    if forward is None
+                    else Stack(forward, parts, terms, rule, pool)
+                )
+            chosen[0].train(group, table)
+        return close_table(works, table, parts, kept, lambda w, models: measure(w, models, quiet, parts, pool, count))
+
+    return Learner(init, work)
