@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from . import named, rates, reductions
 from .counts import COLUMNS, counts, counts_by
-from .intervals import wilson
+from .door import Encoded, encode
+from .explain import Figure, definition, explain
+from .intervals import Interval, bootstrap, limits, resample, wilson
 from .named import (
     accuracy,
     accuracy_difference,
@@ -36,16 +38,23 @@ from .reductions import coefficient_of_variation, gap, gini, highest, jain, mean
 
 __all__ = [
     "COLUMNS",
+    "Encoded",
+    "Figure",
+    "Interval",
     "accuracy",
     "accuracy_difference",
     "base_rate",
+    "bootstrap",
     "coefficient_of_variation",
     "counts",
     "counts_by",
+    "definition",
+    "encode",
     "equal_opportunity_difference",
     "equal_opportunity_ratio",
     "equalized_odds_difference",
     "equalized_odds_mean",
+    "explain",
     "false_negative_rate",
     "false_positive_rate",
     "false_positive_rate_difference",
@@ -54,6 +63,7 @@ __all__ = [
     "gini",
     "highest",
     "jain",
+    "limits",
     "mean",
     "named",
     "positive_predictive_value",
@@ -61,6 +71,7 @@ __all__ = [
     "rates",
     "ratio",
     "reductions",
+    "resample",
     "selection_rate",
     "signed_gap",
     "statistical_parity_difference",
