@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
+import click
 import typer
 
 from ..checks import BadInput
@@ -14,19 +16,31 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-
-def fail(error: BaseException) -> int:
-    """Print one clear sentence on standard error and return exit code 2."""
-    print(f"error: {error}", file=sys.stderr)
-    return 2
+COMMANDS = ("run", "new", "report", "audit", "weights", "catalogue", "data")
+"""Files of this room, each with one command, in the order in which help lists them."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command line; bad input exits 2 with one sentence, Ctrl-C exits 130."""
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 2 bad input (one sentence on standard error), 130 Ctrl-C, 1 a fault of ours."""
+    for name in COMMANDS:
+        importlib.import_module(f".{name}", __name__)
     try:
-        app(args=argv, standalone_mode=False)
+        code = app(args=argv, standalone_mode=False)
     except BadInput as e:
-        sys.exit(fail(e))
-    return 0
+        code = _fail(str(e))
+    except click.ClickException as e:
+        code = _fail(e.format_message())
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        print("stopped; what was written is whole", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2

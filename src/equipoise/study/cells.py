@@ -80,15 +80,26 @@ def _split(source: Source, train: Array, clients: int, seed: int, study: Study) 
     if section.kind == "natural":
         if source.table.client is None:
             raise BadInput(f"partition.kind = \"natural\" needs a client column, and {source.name} has none; set data.client, or choose another kind")
-        parts, names = partition.natural(source.table.client[train])
-        return [train[p] for p in parts], tuple(str(n) for n in names)
+        ids = source.table.client[train]
+        parts = partition.natural(ids, min_size=section.min_size)
+        return [train[p] for p in parts], tuple(str(n) for n in np.unique(ids))
     if section.kind == "dirichlet":
         parts = partition.dirichlet(y, group, clients=clients, seed=seed, over=section.over, alpha=section.alpha, min_size=section.min_size)
     elif section.kind == "quantity":
         parts = partition.by_quantity(y, group, clients=clients, seed=seed, alpha=section.alpha, min_size=section.min_size)
     else:
-        parts = partition.equal(y, group, clients=clients, seed=seed)
+        parts = partition.equal(y, group, clients=clients, seed=seed, min_size=section.min_size)
     return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
+
+
+def _describe(source: Source, parts: Sequence[Array], names: Sequence[str]) -> list[str]:
+    """A sentence per client: rows, and of each group how many rows and how many of them with y = 1."""
+    split = data.describe(parts, source.table.y, source.group, len(source.group_names))
+    out = []
+    for name, cells, distance in zip(names, split.cells, split.distance, strict=True):
+        groups = ", ".join(f"{g} {c.sum()} ({c[1:].sum()} with y = 1)" for g, c in zip(source.group_names, cells.T, strict=True))
+        out.append(f"  {name}: {cells.sum()} rows; {groups}; {distance:.2f} from the whole (total variation, 0..1)")
+    return out
 
 
 def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
@@ -120,7 +131,7 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
     log = (
         f"{source.name}, seed {seed}: {len(test)} rows held out as the test pool, {len(every)} for training at {len(parts)} clients"
         + (f", {sum(map(len, held))} held out at the clients" if held else ""),
-        *data.describe_split(t.y, source.group, parts, source.group_names, names),
+        *_describe(source, parts, names),
     )
     ids = np.arange(len(parts), dtype=np.int64)
     federation = Federation(ids, [shard(rows) for rows in parts], {}, len(source.group_names), views)

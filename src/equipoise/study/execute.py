@@ -99,14 +99,14 @@ def _over(program: Program, started: Mapping[str, Snapshot]) -> bool:
 
 def _clip(plan: Plan, planned: Planned, journal: Journal, clips: dict[str, float | None]) -> float | None:
     """The longest update of this run: given, none, or read off the norms of its cell's pilot in an earlier wave."""
-    clip = plan.study.clip
+    percentile = plan.study.clip.percentile
     if planned.pilot is None:
-        clips[planned.name] = None if planned.is_pilot or isinstance(clip.norm, str) else float(clip.norm)
+        clips[planned.name] = None if isinstance(planned.clip, str) else float(planned.clip)
     else:
         norms = [n for line in journal.lines() if line["run"] == planned.pilot and not line["closing"] for n in line["norms"]]
-        if not norms or not np.percentile(norms, clip.percentile) > 0:
+        if not norms or not np.percentile(norms, percentile) > 0:
             raise BadInput(f"the pilot {planned.pilot} moved nothing, so no clip can be calibrated from it; give clip.norm a number or \"none\"")
-        clips[planned.name] = float(np.percentile(norms, clip.percentile))
+        clips[planned.name] = float(np.percentile(norms, percentile))
     return clips[planned.name]
 
 

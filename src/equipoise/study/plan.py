@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,28 +35,29 @@ class Planned:
     adversary: Adversary | None
     strength: float | None
     study: Study
+    clip: float | str = "none"
     pilot: str | None = None
     is_pilot: bool = False
     control: str | None = None
 
     def run(self, clip: float | None) -> Run:
         """Return the run with its clip."""
-        k, seed, study = self.cell.clients, self.cell.seed, self.study
-        federation, tamper = self.cell.federation, attacks.combine()
+        federation, study, adversary = self.cell.federation, self.study, self.adversary
+        k, seed, members = self.cell.clients, self.cell.seed, self.members
         rule = aggregator(self.rule, study.score, k, clip)
         terms: dict[str, Array] = {"cross_entropy": np.ones(k)}
         if study.training.proximal:
             terms["proximal"] = np.full(k, study.training.proximal)
-        if self.adversary is not None:
-            members = np.array(self.adversary.members, np.int64)
-            if self.adversary.kind == "inflation":
-                tamper = attacks.inflate(members, self.strength)
+        hostile = []
+        if adversary is not None:
+            if adversary.kind == "inflation":
+                hostile.append(attacks.inflate(members, self.strength or 1.0))
             else:
-                terms[self.adversary.kind] = np.where(np.isin(federation.clients, members), self.strength, 0.0)
-                if self.adversary.inflate != 1.0:
-                    tamper = attacks.inflate(members, self.adversary.inflate)
-            if self.adversary.kind == "gaming":
-                rule = broadcast_statistic(rule, study.score, self.adversary)
+                terms[adversary.kind] = np.where(np.isin(federation.clients, members), self.strength or 0.0, 0.0)
+            if adversary.inflate != 1.0:
+                hostile.append(attacks.inflate(members, adversary.inflate))
+            if adversary.kind == "gaming":
+                rule = broadcast_statistic(rule, study.score, adversary)
         part = study.participation
         return Run(
             self.name,
@@ -63,12 +65,17 @@ class Planned:
             rule,
             seed,
             study.rounds,
-            cohort=_some(part.fraction, "cohort") if part.fraction < 1 else Run.cohort,
-            lost=_chance(part.lost, "lost") if part.lost else Run.lost,
-            late=_chance(part.late, "late") if part.late else Run.late,
-            tamper=tamper,
+            cohort=_some(part.fraction),
+            lost=_chance(part.lost, "lost"),
+            late=_chance(part.late, "late"),
+            tamper=attacks.both(*hostile),
             observes=self._observes,
         )
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Ids of the hostile clients."""
+        return self.adversary.members if self.adversary else ()
 
     def _observes(self, t: int) -> frozenset[str]:
         """The client's own figures every round; the test pool every so many rounds, and at the end."""
@@ -94,17 +101,17 @@ class Program:
     rounds: int
 
 
-def _some(fraction: float, purpose: str) -> Choice:
+def _some(fraction: float) -> Choice:
     def cohort(ids: Array, seed: int, t: int) -> Array:
         n = max(1, round(fraction * len(ids)))
-        return np.sort(stream(seed, purpose, t).choice(ids, n, replace=False))
+        return np.sort(stream(seed, "cohort", t).choice(ids, n, replace=False)) if n < len(ids) else ids
 
     return cohort
 
 
 def _chance(p: float, purpose: str) -> Choice:
     def hit(ids: Array, seed: int, t: int) -> Array:
-        return ids[[stream(seed, purpose, t, int(c)).random() < p for c in ids]]
+        return ids[[stream(seed, purpose, t, int(c)).random() < p for c in ids]] if p else ids[:0]
 
     return hit
 
@@ -139,7 +146,7 @@ class Plan:
     def meta(self, planned: Planned, clip: float | None) -> dict[str, Any]:
         """What the records say about a run beside its rounds."""
         source = planned.cell.source
-        served = {p.name: list(p.adversary.members) for g in self.programs for p in g.runs if p.control == planned.name and p.adversary}
+        served = {p.name: list(p.members) for g in self.programs for p in g.runs if p.control == planned.name}
         return {
             "run": planned.name,
             "data": source.name,
@@ -156,7 +163,7 @@ class Plan:
             "architecture": planned.architecture,
             "seed": planned.cell.seed,
             "adversary": planned.adversary.kind if planned.adversary else None,
-            "adversaries": list(planned.adversary.members) if planned.adversary else [],
+            "adversaries": list(planned.members),
             "strength": planned.strength,
             "control": planned.control,
             "control_of": served,
@@ -176,12 +183,13 @@ def plan(study: Study) -> Plan:
         _check_members(study, made)
         for architecture in study.model.architecture:
             here = f"{source.name}-K{made.clients}-{architecture}"
-            pilot = None
-            if study.clip.norm == "calibrated":
-                pilot = f"pilot-{here}-s{seed}"
+            pilot = f"pilot-{here}-s{seed}"
+            if "calibrated" in study.clip.norm:
                 pilots.append(Planned(pilot, made, architecture, chosen("fedavg"), None, None, study, is_pilot=True))
-            for rule in _rules(study):
-                runs += _with_controls(Planned(f"{here}-{rule.tag}", made, architecture, rule, None, None, study, pilot))
+            for rule, clip in itertools.product(_rules(study), study.clip.norm):
+                tag = rule.tag + (f"-clip({clip if isinstance(clip, str) else format(clip, 'g')})" if len(study.clip.norm) > 1 else "")
+                base = Planned(f"{here}-{tag}", made, architecture, rule, None, None, study, clip, pilot if clip == "calibrated" else None)
+                runs += _with_controls(base)
     _check_names(runs)
     for planned in runs:
         cohort = len(planned.run(1.0).cohort(planned.cell.federation.clients, planned.cell.seed, 1))
@@ -240,12 +248,13 @@ def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:
 
     section, training = study.model, study.training
     width = members[0].cell.source.table.x.shape[1]
-    factory = models.load_factory(section.module, width) if section.module else lambda: models.mlp(width, hidden=section.hidden)
+    build = models.load_factory(section.module) if section.module else partial(models.mlp, hidden=section.hidden)
+    factory = partial(build, width)
     shared = {"splitml": section.shared, "full": None, "silo": 0}[members[0].architecture]
     names = models.shared_names(factory(), shared)
     small = len(members[0].cell.source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
     batch = ("full" if small else 64) if training.batch == "auto" else training.batch
-    learner = learners.learner(
+    learner = learners.stacked(
         factory,
         shared=names,
         terms={n: getattr(objectives, n) for n in ("cross_entropy", "proximal", "disparity", "gaming")},

@@ -57,7 +57,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """What may be set in a study: the keyword-only parameters of a rule that are its own."""
-    wired = {"metric", "moment", "clip", "undefined", "asks"}
+    wired = {"clip", "undefined", "asks"}
     own = {
         p.name: p.default
         for p in inspect.signature(function).parameters.values()
@@ -117,6 +117,23 @@ def _metric(name: str) -> Callable[[Array], Array]:
     return getattr(metrics, name)  # type: ignore[no-any-return]
 
 
+def _signed(name: str) -> Callable[[Array], Array]:
+    """The metric with its sign, as FairFed compares gaps with the population's; only two groups have one."""
+    rates = {
+        "equal_opportunity_difference": metrics.true_positive_rate,
+        "statistical_parity_difference": metrics.selection_rate,
+        "predictive_parity_difference": metrics.positive_predictive_value,
+    }
+    unsigned, rate = _metric(name), rates.get(name)
+
+    def signed(counts: Array) -> Array:
+        if rate is None or counts.shape[-2] != 2:
+            return unsigned(counts)
+        return metrics.signed_gap(rate(counts), 0)
+
+    return signed
+
+
 def _moment(score: Score) -> str:
     return score.moment if score.on == "train" else f"{score.moment}@{score.on}"
 
@@ -126,9 +143,11 @@ def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None) -> 
     function, moment = _function(rule.name), _moment(score)
     params = dict(rule.parameters)
     if function is aggregate.fairfed:
-        return aggregate.fairfed(_metric(score.metric), moment=moment, clip=clip, **params)
+        judged = params.pop("moment") if score.on == "train" else f"{params.pop('moment')}@{score.on}"
+        return aggregate.fairfed(_signed(score.metric), moment=judged, clip=clip, **params)
     if function in [getattr(robust, name) for name in robust.__all__]:
-        return aggregate.robust(function, clip=clip, **params)
+        choices = {robust.krum: robust.krum_choice, robust.multi_krum: robust.multi_krum_choice}
+        return aggregate.robust(function, chooses=choices.get(function), clip=clip, **params)
     if "share" in params:
         params = {"eta": weights.eta_for_cap(params.pop("share"), clients, params.pop("honest", 0.0))}
     if function in (weights.uniform, weights.fedavg):
@@ -158,5 +177,4 @@ def broadcast_statistic(rule: Aggregator, score: Score, adversary: Adversary) ->
         known = np.isfinite(own) & (reports.sizes > 0)
         return float(np.average(own[known], weights=reports.sizes[known])) if known.any() else float("nan")
 
-    told = aggregate.telling(rule, "F_global", statistic, first=adversary.first_target, shared=True)
-    return told._replace(asks=told.asks | {moment})
+    return aggregate.telling(rule, "F_global", statistic, first=adversary.first_target, shared=True, asks=(moment,))

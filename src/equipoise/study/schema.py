@@ -126,13 +126,13 @@ class Rule(BaseModel):
 class Clip(Section):
     """Longest update that enters the sum: a number, "none", or "calibrated" as a percentile of an honest pilot's norms."""
 
-    norm: float | Literal["none", "calibrated"] = "calibrated"
+    norm: Axis[float | Literal["none", "calibrated"]] = ("calibrated",)
     percentile: float = Field(90.0, gt=0, le=100)
 
     @model_validator(mode="after")
     def _positive(self) -> Clip:
-        if isinstance(self.norm, float | int) and not self.norm > 0:
-            raise ValueError(f"clip.norm must be above 0, got {self.norm:g}; use \"none\" to leave updates as they are")
+        if bad := [c for c in self.norm if isinstance(c, float) and not c > 0]:
+            raise ValueError(f"clip.norm must be above 0, got {bad[0]:g}; use \"none\" to leave updates as they are")
         return self
 
 
