@@ -106,7 +106,11 @@ def krum(updates: Array, *, f: int = 1) -> Array:
 
     References
     ----------
-    Blanchard et al., Machine learning with adversaries, NeurIPS 2017. Distances to *others*; costs K^2 d.
+    Blanchard et al., Machine learning with adversaries, NeurIPS 2017.
+
+    Notes
+    -----
+    Distances are to *other* rows, by differences, so that one huge row cannot cancel their digits; the cost is K^2 d.
     """
     return _mean_of_rows(updates, krum_choice(updates, f=f))
 

@@ -84,7 +84,11 @@ def deviation(*figures: str) -> Score:
 
     References
     ----------
-    FinP (arXiv 2502.17748) as its authors compute rho. One liar with a huge figure pushes all others towards 1/(K-1).
+    FinP (arXiv 2502.17748), rho as in its authors' code.
+
+    Notes
+    -----
+    The score is relative: one liar with a huge figure pushes everybody else's towards 1 / (K - 1).
     """
     return _of_figures(figures, _deviation)
 
@@ -112,7 +116,11 @@ def rank(*figures: str) -> Score:
 
     References
     ----------
-    FinP (arXiv 2502.17748): rho in the paper's words, "rank"; its code computes ``deviation``.
+    FinP (arXiv 2502.17748), rho in the paper's words.
+
+    Notes
+    -----
+    The authors' code computes ``deviation`` instead.
     """
     return _of_figures(figures, _rank)
 

@@ -168,7 +168,11 @@ def ala(scores: ArrayLike, sizes: ArrayLike) -> Array:
 
     References
     ----------
-    FinP (arXiv 2502.17748), adaptive local aggregation; ``joint`` with eta > 1 repairs the exclusion.
+    FinP (arXiv 2502.17748), adaptive local aggregation.
+
+    Notes
+    -----
+    ``joint`` with eta > 1 repairs the exclusion.
     """
     return _weigh(scores, sizes, [1.0], 0)
 

@@ -70,8 +70,12 @@ def fairfed(
 
     References
     ----------
-    Ezzeldin et al., FairFed, AAAI 2023 (arXiv 2110.00857); exponential form: Bendoukha et al., PoPETs 2025, for equal
-    sizes. The floor is an implementation's choice; where every v is 0, n_k / n is used for the round and v is kept.
+    Ezzeldin et al., FairFed, AAAI 2023 (arXiv 2110.00857); exponential form: Bendoukha et al., PoPETs 2025.
+
+    Notes
+    -----
+    The floor is ours, as in most implementations; where every v is 0, the round is weighted n_k / n and v is kept, so
+    that being among the floored restores nobody. Bendoukha's form is the exponential one, reset, with equal sizes.
     """
     check_clip(clip)
     _not_negative("beta", beta)
@@ -137,7 +141,7 @@ def fairfed_step(old: Array, gaps: Array, *, beta: float = 1.0, floor: bool = Tr
     array([0.2833, 0.0833, 0.6333])
     """
     if form == "exponential":
-        return np.asarray(old * np.exp(-beta * gaps))
+        return np.asarray(old * np.exp(-beta * (gaps - gaps.min())))  # a common factor changes no share
     new = old - beta * (gaps - gaps.mean())
     return np.asarray(np.maximum(new, 0.0) if floor else new)
 
@@ -153,13 +157,14 @@ def _accuracy(table: Array) -> Array:
 
 def _mean_of_known(values: Array, sizes: Array) -> float:
     known = np.isfinite(values)
-    total = sizes[known].sum()
-    return float((values[known] * (sizes[known] / total)).sum()) if total > 0 else np.nan
+    return float((values[known] * _share(sizes[known])).sum()) if sizes[known].any() else np.nan
 
 
 def _share(sizes: Array) -> Array:
-    total = sizes.sum()
-    return np.asarray(sizes / total) if total > 0 else np.full(len(sizes), 1 / len(sizes))
+    largest = sizes.max(initial=0.0)
+    if largest > 1e300:  # a claim that would make the sum infinite
+        sizes = sizes / largest
+    return np.asarray(sizes / sizes.sum()) if largest > 0 else np.full(len(sizes), 1 / len(sizes))
 
 
 def _not_negative(what: str, value: float) -> None:

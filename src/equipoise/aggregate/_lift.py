@@ -63,7 +63,11 @@ def weighted(
 
     References
     ----------
-    Fairis (arXiv 2608.06469), Algorithm 1 and Proposition 2. It is silent on undefined scores; 0 would reward.
+    Fairis (arXiv 2608.06469), Algorithm 1 and Proposition 2.
+
+    Notes
+    -----
+    The paper is silent on undefined scores. To count one as 0 would reward a client for having nobody to be fair to.
     """
     check_clip(clip)
     one_of("policy for undefined scores", undefined, UNDEFINED)
