@@ -1,1 +1,118 @@
-"""."""
+"""Records of a run folder -> one self-contained HTML page, readable without a network, a server or JavaScript."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..checks import extra
+from . import ink, runs, story, summary, words
+from .folder import Folder, open_folder
+
+__all__ = ["page", "write"]
+
+LARGEST = 2_800_000
+"""Characters of the page beyond which runs are only named; their figures stand in the table and in clients.csv."""
+
+
+def page(folder: Path) -> str:
+    """Return the report of a run folder as one HTML page.
+
+    The same records give the same text: there is no clock and no chance in it.
+
+    Raises
+    ------
+    BadInput : the folder is no run folder, is not complete, or a record does not fit the format
+    MissingExtra : jinja2 is not installed
+    """
+    records = open_folder(folder)
+    jinja2 = extra("jinja2", "report")
+    files = resources.files(__name__)
+    texts = {
+        name: (files / name).read_text(encoding="utf-8")
+        for name in ("page.html.j2", "table.html.j2", "run.html.j2", "style.css.j2", "script.js.j2")
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.DictLoader(texts),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = ink.number
+    safe = environment.filters["safe"]
+    sections, left_out = _sections(records, environment.get_template("run.html.j2"))
+    text: str = environment.get_template("page.html.j2").render(
+        **_context(records), sections=[safe(s) for s in sections], left_out=left_out
+    )
+    return text
+
+
+def write(folder: Path, out: Path | None = None) -> Path:
+    """Write the report of a run folder and return where it lies (``report.html`` in the folder, unless told).
+
+    Raises
+    ------
+    BadInput : as ``page``, or the file cannot be written
+    """
+    target = out if out is not None else folder / "report.html"
+    text = page(folder)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(target.name + ".part")
+        part.write_text(text, encoding="utf-8", newline="\n")
+        part.replace(target)
+    except OSError as e:
+        raise words.cannot_write(target, e) from None
+    return target
+
+
+def _sections(records: Folder, template: Any) -> tuple[list[str], list[str]]:
+    """Render every run by itself until the page is full; return the sections and the names of runs left out."""
+    named = words.labels(records.rows, records.abouts)
+    sections: list[str] = []
+    left_out: list[str] = []
+    size = 0
+    attacked_first = sorted(records.rows, key=lambda row: not records.abouts[row.run].adversaries)
+    for row in attacked_first:
+        text = template.render(r=runs.view(records, row, named[row.run]), open=not sections)
+        size += len(text.encode())
+        if size > LARGEST or left_out:
+            left_out.append(row.run)
+        else:
+            sections.append(text)
+    return sections, left_out
+
+
+def _context(records: Folder) -> dict[str, Any]:
+    cells = summary.cells(records)
+    study = records.study.get("study", records.study)
+    several = len(cells) > 1
+    return {
+        "name": str(study.get("name") or records.path.resolve().name),
+        "description": study.get("description") or "",
+        "facts": story.facts(records, cells),
+        "cells": [
+            {
+                "title": cell.title if several else "",
+                "sentences": story.sentences(cell),
+                "several": any(len(rows) > 1 for rows in cell.rules.values()),
+                "pictures": summary.pictures(cell),
+                "table": summary.table(cell),
+                "controls": summary.table(cell, controls=True) if cell.controls else None,
+            }
+            for cell in cells
+        ],
+        "columns": list(
+            dict.fromkeys(c for cell in cells for c in (words.ATTACKED if cell.adversary else words.BENIGN))
+        ),
+        "rules": summary.rules(records),
+        "undefined": summary.undefined(records),
+        "notes": records.notes,
+        "log": [str(line) for line in records.study.get("log", [])],
+        "reproduction": summary.reproduction(records, str(study.get("name") or "study.toml")),
+        "hashes": records.hashes,
+        "version": __version__,
+    }

@@ -1,0 +1,101 @@
+"""The sentences that matter, computed from the summary: who got which weight, what it did, how well it hid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .folder import About, Folder
+from .ink import number
+from .summary import Cell, mean, reasons
+from .words import ATTACKS, counted, listed
+
+
+def sentences(cell: Cell) -> list[tuple[str, str]]:
+    """Return (heading, sentence) pairs about runs that may be compared."""
+    seeds = sorted({row.seed for rows in cell.rules.values() for row in rows})
+    over = f"mean over {counted(len(seeds), 'seed')}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    out = [("Weight", _weight(cell, over))] if cell.adversary else []
+    out.append(("Fairness", _outcome(cell, "honest_eod", "an EOD of", 0, f"low is good, {over}")))
+    out.append(("Accuracy", _outcome(cell, "accuracy", "an accuracy of", -1, f"high is good, {over}")))
+    if cell.adversary and (stealth := _stealth(cell)):
+        out.append(("Stealth", stealth))
+    if missing := sum(len(reasons(row)) for rows in cell.rules.values() for row in rows):
+        what = "One figure is undefined: it enters" if missing == 1 else f"{missing} figures are undefined: they enter"
+        out.append(("Left out", f"{what} no mean, and the reason stands below the table."))
+    return out
+
+
+def _weight(cell: Cell, over: str) -> str:
+    who = listed([cell.about.name(k) for k in cell.about.adversaries])
+    some = len(cell.about.adversaries) > 1
+    start = f"With {counted(cell.clients, 'client')}, an equal share for {who}, who {'attack' if some else 'attacks'},"
+    ranked = _ranked(cell, "attacker_weight_mean")
+    if not ranked:
+        return f"{start} would be {number(cell.share)}; the rules here choose or combine updates without weights."
+    got = [f"{number(value)} under {label}" for value, label in ranked]
+    return (
+        f"{start} would be {number(cell.share)} of the weight. {'They' if some else 'It'} got {listed(got)} ({over})."
+    )
+
+
+def _outcome(cell: Cell, key: str, what: str, best_at: int, about: str) -> str:
+    """Say where the honest clients ended: under the best and the worst rule, and without the attack."""
+    ranked = _ranked(cell, key)
+    who = "The honest clients" if cell.adversary else "The clients"
+    if not ranked:
+        return f"{who} ended with {what} that is undefined under every rule."
+    (best, under), (worst, other) = ranked[best_at], ranked[-1 - best_at]
+    text = f"{who} ended with {what} {number(best)} under {under}"
+    text += f", the best rule, and {number(worst)} under {other}, the worst" if number(best) != number(worst) else ""
+    free = sorted(v for rows in cell.controls.values() if (v := mean(rows, key)) is not None)
+    return f"{text}{f'; without the attack it was {_span(free)}' if free else ''} ({about})."
+
+
+def _stealth(cell: Cell) -> str:
+    gaps, bias = _ranked(cell, "accuracy_gap"), _ranked(cell, "attacker_eod")
+    if not gaps:
+        return ""
+    own = f", while its EOD is {_span([v for v, _ in bias])}" if bias else ""
+    text = f"The attacker's own accuracy lies {_span([v for v, _ in gaps])} away from what the same client reaches"
+    return f"{text} without the attack{own}. The smaller that distance, the less accuracy alone betrays the attack."
+
+
+def _ranked(cell: Cell, key: str) -> list[tuple[float, str]]:
+    return sorted((v, label) for label, rows in cell.rules.items() if (v := mean(rows, key)) is not None)
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = number(values[0]), number(values[-1])
+    return low if low == high else f"{low} to {high}"
+
+
+def facts(folder: Folder, cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    """Say what was run, on which data, what is favourable, and who attacks whom."""
+    rows = folder.rows
+    abouts = [folder.abouts[row.run] for row in rows]
+    out = [("Data", _each(row.data for row in rows)), ("Groups compared", _each(map(_groups, abouts)))]
+    out.append(("Favourable outcome", _each(a.favourable or "not stated" for a in abouts)))
+    out.append(("Clients", f"K = {_each(str(row.clients) for row in rows)}"))
+    out.append(("Attack", _each(_attack(c) for c in cells if c.adversary) or "none: every client is honest"))
+    out.append(("Rules", _each((label for c in cells for label in c.rules), ", ")))
+    rounds = max(sum(not line.closing for line in folder.lines[row.run]) for row in rows)
+    controls = len({row.control for row in rows if row.control})
+    beside = ((controls, "adversary-free control"), (sum(a.pilot for a in folder.abouts.values()), "calibration pilot"))
+    more = listed([counted(times, word) for times, word in beside if times])
+    runs = f"{counted(len(rows) - controls, 'run')} of {counted(rounds, 'round')}"
+    out.append(("Runs", f"{runs}, with {more}" if more else runs))
+    return out
+
+
+def _each(words: Iterable[str], between: str = "; ") -> str:
+    return between.join(dict.fromkeys(words))
+
+
+def _groups(about: About) -> str:
+    return f"{about.sensitive}: {listed(about.group_names)}" if about.sensitive else listed(about.group_names)
+
+
+def _attack(cell: Cell) -> str:
+    who = listed([cell.about.name(k) for k in cell.about.adversaries])
+    strength = f" (strength {cell.strength:g})" if cell.strength is not None else ""
+    return f"{who} {ATTACKS.get(str(cell.adversary), f'plays {cell.adversary}')}{strength}"

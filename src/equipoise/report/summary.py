@@ -1,0 +1,195 @@
+"""The first part of the page: what was run, the sentences that matter, the table, and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import ink, plots
+from .folder import About, Folder, Row
+from .words import ATTACKED, BENIGN, FORMULAS, Column, counted, labels, settings
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Runs that may be compared: same data, clients, architecture and attack. ``rules``: label -> rows, one a seed."""
+
+    title: str
+    about: About
+    clients: int
+    adversary: str | None
+    strength: float | None
+    rules: dict[str, list[Row]]
+    controls: dict[str, list[Row]]
+
+    @property
+    def share(self) -> float:
+        """The attackers' part of K: what they would get if all clients weighed the same."""
+        return len(self.about.adversaries) / self.clients
+
+
+def cells(folder: Folder) -> list[Cell]:
+    """Group the rows of the summary by what makes them comparable, in the order of the summary."""
+    named = labels(folder.rows, folder.abouts)
+    controls = {row.control for row in folder.rows if row.control}
+    by_run = {row.run: row for row in folder.rows}
+    grouped: dict[tuple[Any, ...], list[Row]] = {}
+    for row in folder.rows:
+        if row.run not in controls:
+            grouped.setdefault((row.data, row.clients, row.architecture, row.adversary, row.strength), []).append(row)
+    out = []
+    for (data, clients, architecture, adversary, strength), rows in grouped.items():
+        rules: dict[str, list[Row]] = {}
+        benign: dict[str, list[Row]] = {}
+        for row in rows:
+            rules.setdefault(named[row.run], []).append(row)
+            if row.control in by_run:
+                benign.setdefault(named[row.run], []).append(by_run[row.control])
+        attack = (
+            f", {adversary} attack of strength {strength:g}"
+            if adversary and strength is not None
+            else f", {adversary} attack"
+            if adversary
+            else ""
+        )
+        title = f"{data}, {counted(clients, 'client')}{', ' + architecture if architecture else ''}{attack}"
+        out.append(Cell(title, folder.abouts[rows[0].run], clients, adversary, strength, rules, benign))
+    return out
+
+
+def mean(rows: Sequence[Row], key: str) -> float | None:
+    """Average a figure over the seeds in which it exists; None if it exists in none."""
+    values = defined(rows, key)
+    return sum(values) / len(values) if values else None
+
+
+def defined(rows: Sequence[Row], key: str) -> list[float]:
+    """Return the values of a figure in the seeds in which it exists."""
+    return [v for row in rows if (v := getattr(row, key)) is not None]
+
+
+def table(cell: Cell, controls: bool = False) -> dict[str, Any]:
+    """Return what the table shows: per rule a row of means with their range, and a row per seed."""
+    columns = ATTACKED if cell.adversary and not controls else BENIGN
+    body = []
+    for label, rows in (cell.controls if controls else cell.rules).items():
+        body.append(
+            {
+                "label": label,
+                "cells": [_mean_cell(rows, c) for c in columns],
+                "seeds": [_seed(row, columns) for row in rows],
+            }
+        )
+    return {"columns": columns, "body": body}
+
+
+def _mean_cell(rows: Sequence[Row], column: Column) -> dict[str, Any]:
+    values = defined(rows, column.key)
+    average = mean(rows, column.key)
+    out: dict[str, Any] = {"value": average, "text": ink.number(average), "low": "", "high": "", "of": ""}
+    if len(values) > 1:
+        out |= {"low": ink.number(min(values)), "high": ink.number(max(values))}
+    if average is None:
+        out["why"] = _why(rows, column.key)
+    elif len(values) < len(rows):
+        out["of"] = f"{len(values)} of {len(rows)} seeds"
+    return out
+
+
+def _why(rows: Sequence[Row], key: str) -> str:
+    return "; ".join(dict.fromkeys(row.undefined.get(key, "no reason recorded") for row in rows))
+
+
+def _seed(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
+    out = []
+    for c in columns:
+        value = getattr(row, c.key)
+        item = {
+            "value": value,
+            "text": ink.number(value),
+            "of": f"({row.honest_eod_clients})" if c.key == "honest_eod" and value is not None else "",
+        }
+        out.append(item if value is not None else item | {"why": row.undefined.get(c.key, "no reason recorded")})
+    return {"seed": row.seed, "run": row.run, "cells": out}
+
+
+def pictures(cell: Cell) -> list[tuple[str, str, str]]:
+    """Return (heading, direction, SVG) of weight, EOD and accuracy: a row per rule, a mark for its mean and each seed."""
+    out = []
+    if cell.adversary:
+        equal = (cell.share, f"equal share {ink.number(cell.share)}")
+        svg = _picture(cell, "attacker_weight_mean", "Attacker's weight", ink.VERMILION, 0.0, equal)
+        out.append(("Attacker's weight", "left is good", svg))
+    out.append(("Honest clients' EOD", "left is good", _picture(cell, "honest_eod", "Honest EOD", ink.BLUE, 0.0)))
+    out.append(("Honest clients' accuracy", "right is good", _picture(cell, "accuracy", "Accuracy", ink.BLUE, None)))
+    return out
+
+
+def _picture(
+    cell: Cell, key: str, what: str, colour: str, low: float | None, reference: tuple[float, str] | None = None
+) -> str:
+    rows = []
+    for label, runs in cell.rules.items():
+        average = mean(runs, key)
+        several = len(runs) > 1
+        marks = []
+        for row in runs:
+            value = getattr(row, key)
+            title = f"seed {row.seed}: {ink.number(value)}"
+            marks.append(plots.Mark(value, colour=colour, faint=several, title=title))
+        if several and average is not None:
+            marks.append(plots.Mark(average, colour=colour, shape=1, title=f"mean: {ink.number(average)}"))
+        rows.append((label, marks, "" if average is None else ink.number(average)))
+    return plots.dots(rows, label=f"{what} by rule", reference=reference, low=low)
+
+
+def reasons(row: Row) -> dict[str, str]:
+    """Return the undefined figures of a run that the page shows, each with its reason."""
+    shown = [c.key for c in (ATTACKED if row.adversary else BENIGN)]
+    return {key: row.undefined.get(key, "no reason recorded") for key in shown if getattr(row, key) is None}
+
+
+def undefined(folder: Folder) -> list[tuple[str, str, str]]:
+    """List every undefined figure that the page shows: run, figure, reason."""
+    heads = {c.key: c.head for c in ATTACKED}
+    return [(row.run, heads[key], why) for row in folder.rows for key, why in reasons(row).items()]
+
+
+def rules(folder: Folder) -> list[tuple[str, str, str]]:
+    """List the rules of the folder once each: name, formula, settings."""
+    named = labels(folder.rows, folder.abouts)
+    found: dict[str, tuple[str, str, str]] = {}
+    for row in folder.rows:
+        about, label = folder.abouts[row.run], named[row.run]
+        formula = about.formula or FORMULAS.get(row.rule, "as its documentation says")
+        found.setdefault(label, (label, formula, settings(row, about)))
+    return list(found.values())
+
+
+def reproduction(folder: Folder, name: str) -> list[tuple[str, str]]:
+    """Say how the folder can be made again: command, seeds, versions, hashes of the data."""
+    out = []
+    commands = list(dict.fromkeys(str(e["command"]) for e in folder.environments if e.get("command")))
+    out.append(("Command", "; ".join(commands) or f"equipoise run {name}"))
+    out.append(("Seeds", ", ".join(str(s) for s in sorted({row.seed for row in folder.rows}))))
+    for i, e in enumerate(folder.environments):
+        versions = e.get("versions") if isinstance(e.get("versions"), dict) else {}
+        flat = {k: v for k, v in e.items() if isinstance(v, str) and k != "command"} | {
+            str(k): str(v) for k, v in (versions or {}).items()
+        }
+        head = "Versions" if len(folder.environments) == 1 else f"Versions, machine {i + 1}"
+        out.append((head, ", ".join(f"{k} {v}" for k, v in flat.items())))
+    out += list(
+        dict.fromkeys(
+            (f"Data {where}", digest) for e in folder.environments for where, digest in _digests(e.get("data"))
+        )
+    )
+    return out
+
+
+def _digests(value: Any, where: str = "") -> list[tuple[str, str]]:
+    """Flatten nested hashes of data files: (place, digest)."""
+    if isinstance(value, dict):
+        return [pair for key, inner in value.items() for pair in _digests(inner, f"{where} {key}".strip())]
+    return [(where, str(value))] if isinstance(value, str) else []
