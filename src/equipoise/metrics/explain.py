@@ -109,8 +109,8 @@ def explain(metric: Metric, counts: Any, groups: Sequence[str]) -> Figure:
     by_rate = {rate: rate(table) for rate in anatomy.rates}
     ok = np.all([~np.isnan(v) for v in by_rate.values()], 0)
     shown = {_name(rate): {g: _none(x) for g, x in zip(groups, v, strict=True)} for rate, v in by_rate.items()}
-    left_out = tuple(_missing(anatomy.rates, table[i], groups[i]) for i in np.flatnonzero(~ok))
-    used = tuple(groups[i] for i in np.flatnonzero(ok))
+    left_out = tuple(_missing(anatomy.rates, table[i], groups[i]) for i in np.flatnonzero(~ok).tolist())
+    used = tuple(groups[i] for i in np.flatnonzero(ok).tolist())
     outside = f"; left out: {_listed([f'{u.group} ({u.reason})' for u in left_out])}" if left_out else ""
     if np.isnan(value):
         reason = _why(anatomy, by_rate, left_out)
