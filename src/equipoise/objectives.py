@@ -6,15 +6,37 @@ A term maps a ``Local`` to one number per slot, (S,). It is finite on every slot
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .types import Local
 
+Term = Callable[[Local], Tensor]
+
 __all__ = ["cross_entropy", "disparity", "gaming", "proximal"]
 
 
+def cross_entropy_slope(local: Local) -> Tensor:
+    """Return the derivative of ``cross_entropy`` with respect to the logits, ``w (p - y) / sum w``, (S, B)."""
+    error = local.logits.sigmoid().sub_(local.y)
+    slope: Tensor = error.mul_(local.weight).div_(local.weight.sum(1, keepdim=True))
+    return slope
+
+
+def with_slope(slope: Term) -> Callable[[Term], Term]:
+    """Give a term its own derivative with respect to the logits, which the stacked engine uses instead of autograd."""
+
+    def mark(term: Term) -> Term:
+        term.slope = slope  # type: ignore[attr-defined]
+        return term
+
+    return mark
+
+
+@with_slope(cross_entropy_slope)
 def cross_entropy(local: Local) -> Tensor:
     """Weighted binary cross-entropy, ``sum_i w_i BCE(z_i, y_i) / sum_i w_i`` over the batch.
 

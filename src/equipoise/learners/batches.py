@@ -84,9 +84,13 @@ class Pool:
 
 
 def padded(n: int, batch: int | None) -> int:
-    """Return the padded batch size of a client with n rows: it depends on this client alone."""
+    """Return the padded batch size of a client with n rows: it depends on this client alone.
+
+    A full batch is padded to the next power of two, so that clients of about one size can train side by side; beyond
+    1024 rows each trains alone, and there is nothing to pad for.
+    """
     if batch is None:
-        return max(WIDTH, 1 << (n - 1).bit_length())
+        return n if n > 1024 else max(WIDTH, 1 << (n - 1).bit_length())
     return -(-batch // WIDTH) * WIDTH
 
 

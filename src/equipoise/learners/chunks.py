@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,9 @@ from ..types import Array, Local, Work
 from .batches import Pool, Sampling, plan
 
 Term = Callable[[Local], Tensor]
+
+LARGE = 1024
+"""Slots with wider batches gain nothing from company; each trains alone."""
 
 
 class Slot(NamedTuple):
@@ -109,15 +112,18 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
     )
 
 
-def divide(slots: Sequence[Slot], shape: Callable[[Slot], object], most: int) -> Iterator[list[Slot]]:
-    """Cut the slots into groups of one shape and at most ``most``, about equally large.
+def divide(slots: Sequence[Slot], width: Callable[[Slot], int], most: int) -> Iterator[list[Slot]]:
+    """Cut the slots into groups of one batch width and step count, at most ``most`` each, about equally large.
 
     A slot alone is given twice: a batched product of one differs in bits from the same product among others, and a
-    client's bits must not depend on its company.
+    client's bits must not depend on its company. Very large ones are always alone, and once.
     """
     groups: dict[object, list[Slot]] = {}
     for slot in slots:
-        groups.setdefault(shape(slot), []).append(slot)
+        if width(slot) > LARGE:
+            yield [slot]
+        else:
+            groups.setdefault((width(slot), slot.taken), []).append(slot)
     for group in groups.values():
         parts = min(-(-len(group) // most), max(1, len(group) // 2))
         for at in np.array_split(np.arange(len(group)), parts):
@@ -127,10 +133,31 @@ def divide(slots: Sequence[Slot], shape: Callable[[Slot], object], most: int) ->
 
 def loss(local: Local, coefficients: Mapping[str, Tensor], terms: Mapping[str, Term]) -> Tensor:
     """Return the sum over slots of each slot's own loss; a coefficient of 0 leaves the term out, whatever its value."""
-    total: Tensor | None = None
+    total = torch.zeros((), dtype=local.weight.dtype)
     for name, c in coefficients.items():
         value = terms[name](local)
-        value = torch.where(c != 0, c * value, torch.zeros((), dtype=value.dtype))
-        total = value if total is None else total + value
-    assert total is not None  # slots without any term do not train
-    return total.sum()
+        total = total + torch.where(c != 0, c * value, torch.zeros((), dtype=value.dtype)).sum()
+    return total
+
+
+def slopes(
+    local: Local, coefficients: Mapping[str, Tensor], terms: Mapping[str, Term], params: Mapping[str, Tensor]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss's gradient with respect to the logits (S, B), and to those ``params`` that a term reads itself.
+
+    A term may bring its own derivative, ``term.slope(local) -> (S, B)``, which saves the way through autograd; the
+    others are differentiated by torch.
+    """
+    closed = {n: c for n, c in coefficients.items() if hasattr(terms[n], "slope")}
+    slope = torch.zeros(())
+    for name, c in closed.items():
+        own = c.unsqueeze(1) * terms[name].slope(local)  # type: ignore[attr-defined]
+        slope = slope + torch.where(c.unsqueeze(1) != 0, own, torch.zeros((), dtype=own.dtype))
+    rest = {n: c for n, c in coefficients.items() if n not in closed}
+    if not rest:
+        return slope, {}
+    logits = local.logits.detach().requires_grad_()
+    total = loss(replace(local, logits=logits), rest, terms)
+    first, *others = torch.autograd.grad(total, [logits, *params.values()], allow_unused=True)
+    direct = {n: g for n, g in zip(params, others, strict=True) if g is not None}
+    return slope if first is None else slope + first, direct

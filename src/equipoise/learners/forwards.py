@@ -1,7 +1,8 @@
-"""One forward pass of many clients at once, and the check that it is the module's own.
+"""Forward and backward passes of many clients at once, and the check that they are the module's own.
 
-``swap`` replaces each Linear by a batched product and leaves the user's forward as it is; ``vmap`` lets torch lift
-any forward. Both are believed only after they gave the module's own results, one client at a time, in float64.
+``chain`` writes both out for plain stacks of Linear and ReLU; ``swap`` replaces each Linear by a batched product and
+leaves the user's forward as it is; ``vmap`` lets torch lift any forward. All are believed only after they gave the
+module's own logits and gradients, one client at a time, in float64.
 """
 
 from __future__ import annotations
@@ -17,25 +18,48 @@ from torch.func import functional_call
 from ..checks import BadInput
 from .parts import Parts
 
-Name = Literal["auto", "swap", "vmap", "loop"]
-Bound = Callable[[Tensor], Tensor]
-"""x (S, B, f) -> logits (S, B) of the parameters it was bound to."""
+Name = Literal["auto", "chain", "swap", "vmap", "loop"]
+Named = Mapping[str, Tensor]
 
 
-class Forward(NamedTuple):
-    """``turned``: names kept as (in, out); ``bind(params name -> (S, *kept shape))`` -> the forward of these slots."""
+class Passes(NamedTuple):
+    """``forward``: x (S, B, f) -> logits (S, B), no graph; ``backward``: their gradient (S, B) -> the parameters'."""
+
+    forward: Callable[[Tensor], Tensor]
+    backward: Callable[[Tensor], None]
+
+
+class Stacking(NamedTuple):
+    """``turned``: names kept as (in, out); ``bind(params, grads)`` -> passes that read the one and fill the other."""
 
     turned: frozenset[str]
-    bind: Callable[[Mapping[str, Tensor]], Bound]
+    bind: Callable[[Named, Named], Passes]
 
 
-def logits_of(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def logits_of(module: nn.Module, tensors: Named, x: Tensor) -> Tensor:
     """Return the logits (B,) of one client: the module as the user wrote it, on these tensors."""
     out: Tensor = functional_call(module, dict(tensors), (x,))
     return out.squeeze(-1) if out.dim() == 2 else out
 
 
-class _Stacked(nn.Module):
+def differentiated(run: Callable[[Named, Tensor], Tensor], params: Named, grads: Named) -> Passes:
+    """Return the passes of a stacked forward whose backward is torch's own."""
+    leaves = {n: p.detach().requires_grad_() for n, p in params.items()}
+    filled, listed = [grads[n] for n in params], list(leaves.values())
+    last: list[Tensor] = []
+
+    def forward(x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            last[:] = [run(leaves, x)]
+        return last[0].detach()
+
+    def backward(slope: Tensor) -> None:
+        torch._foreach_copy_(filled, torch.autograd.grad(last.pop(), listed, slope))
+
+    return Passes(forward, backward)
+
+
+class _Batched(nn.Module):
     """A Linear of S clients; its tensors are set from outside."""
 
     weight: Any = None
@@ -45,82 +69,121 @@ class _Stacked(nn.Module):
         return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
 
 
-def swap(module: nn.Module) -> Forward:
+def swap(module: nn.Module) -> Stacking:
     """Replace every Linear by ``baddbmm`` with weights kept (S, in, out)."""
-    twin = copy.deepcopy(module)
-    layers: dict[str, _Stacked] = {}
+    twin = copy.deepcopy(module).train()
+    layers: dict[str, _Batched] = {}
     if isinstance(twin, nn.Linear):
-        twin = layers[""] = _Stacked()
+        twin = layers[""] = _Batched()
     for path, layer in list(twin.named_modules()):
         if type(layer) is nn.Linear:
             parent, _, name = path.rpartition(".")
-            layers[path] = _Stacked()
+            layers[path] = _Batched()
             setattr(twin.get_submodule(parent), name, layers[path])
         elif list(layer.parameters(recurse=False)):
             raise BadInput(f"engine 'swap' knows Linear layers only, not {type(layer).__name__}; use engine 'auto'")
-    twin.train()
     dot = {path: f"{path}." if path else "" for path in layers}
 
-    def bind(params: Mapping[str, Tensor]) -> Bound:
+    def run(params: Named, x: Tensor) -> Tensor:
         for path, layer in layers.items():
-            layer.weight = params[dot[path] + "weight"]
             bias = params.get(dot[path] + "bias")
-            layer.bias = None if bias is None else bias.unsqueeze(1)
+            layer.weight, layer.bias = params[dot[path] + "weight"], None if bias is None else bias.unsqueeze(1)
+        out: Tensor = twin(x)
+        return out.squeeze(-1) if out.dim() == 3 else out
 
-        def forward(x: Tensor) -> Tensor:
-            out: Tensor = twin(x)
-            return out.squeeze(-1) if out.dim() == 3 else out
-
-        return forward
-
-    return Forward(frozenset(dot[path] + "weight" for path in layers), bind)
+    return Stacking(
+        frozenset(dot[path] + "weight" for path in layers), lambda params, grads: differentiated(run, params, grads)
+    )
 
 
-def vmap(module: nn.Module) -> Forward:
-    """Let torch lift the module's forward over the slot axis; the gradient stays plain autograd."""
+def vmap(module: nn.Module) -> Stacking:
+    """Let torch lift the module's forward over the slot axis."""
     twin = copy.deepcopy(module).train()
 
-    def one(tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    def one(tensors: Named, x: Tensor) -> Tensor:
         return logits_of(twin, tensors, x)
 
     lifted = torch.vmap(one)
 
-    def bind(params: Mapping[str, Tensor]) -> Bound:
-        given = dict(params)
+    def run(params: Named, x: Tensor) -> Tensor:
+        out: Tensor = lifted(dict(params), x)
+        return out
 
+    return Stacking(frozenset(), lambda params, grads: differentiated(run, params, grads))
+
+
+def chain(module: nn.Module) -> Stacking:
+    """Write out both passes of Linear, ReLU, Linear, ..., Linear, with buffers that all steps use again."""
+    layers = {path: m for path, m in module.named_modules() if not isinstance(m, nn.Sequential)}
+    kinds = [type(m) for m in layers.values()]
+    if kinds != ([nn.Linear, nn.ReLU] * len(kinds))[: len(kinds)] or len(kinds) % 2 == 0:
+        raise BadInput("engine 'chain' knows Linear, ReLU, Linear, ... only; use engine 'auto'")
+    names = [f"{path}." if path else "" for path, m in layers.items() if isinstance(m, nn.Linear)]
+    rectify_back = torch.ops.aten.threshold_backward.grad_input
+
+    def bind(params: Named, grads: Named) -> Passes:
+        weights, biases = [params[n + "weight"] for n in names], [params.get(n + "bias") for n in names]
+        biases = [None if b is None else b.unsqueeze(1) for b in biases]
+        slopes, lifts = [grads[n + "weight"] for n in names], [grads.get(n + "bias") for n in names]
+        outs: list[Tensor] = []
+        backs: list[Tensor] = []
+        ins: list[Tensor] = []
+
+        @torch.no_grad()  # type: ignore[untyped-decorator, unused-ignore]
         def forward(x: Tensor) -> Tensor:
-            out: Tensor = lifted(given, x)
-            return out
+            if not outs or outs[0].shape[1] != x.shape[1]:
+                outs[:] = [x.new_empty(*x.shape[:2], w.shape[2]) for w in weights]
+                backs[:] = [torch.empty_like(o) for o in outs]
+            ins[:] = [x, *outs[:-1]]
+            for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+                if bias is None:
+                    torch.bmm(ins[i], weight, out=outs[i])
+                else:
+                    torch.baddbmm(bias, ins[i], weight, out=outs[i])
+                if i < len(weights) - 1:
+                    outs[i].relu_()
+            return outs[-1].squeeze(-1)
 
-        return forward
+        @torch.no_grad()  # type: ignore[untyped-decorator, unused-ignore]
+        def backward(slope: Tensor) -> None:
+            back = slope.unsqueeze(-1)
+            for i in reversed(range(len(weights))):
+                torch.bmm(ins[i].mT, back, out=slopes[i])
+                if (lift := lifts[i]) is not None:
+                    torch.sum(back, 1, out=lift)
+                if i:
+                    torch.bmm(back, weights[i].mT, out=backs[i - 1])
+                    back = rectify_back(backs[i - 1], outs[i - 1], 0, grad_input=backs[i - 1])
 
-    return Forward(frozenset(), bind)
+        return Passes(forward, backward)
+
+    return Stacking(frozenset(n + "weight" for n in names), bind)
 
 
-def agrees(module: nn.Module, forward: Forward, x: Tensor) -> bool:
+def agrees(module: nn.Module, stacking: Stacking, x: Tensor) -> bool:
     """Compare logits and gradients with the module's own, on two different clients in float64."""
     module = copy.deepcopy(module).double().train()
-    x = x[:2].double()
+    x = x.expand(2, *x.shape[1:])[:2].double() if len(x) == 1 else x[:2].double()
     given = {n: p.detach() for n, p in module.named_parameters()}
     mine = [{n: (p * (1 + k / 8) + k / 64).requires_grad_() for n, p in given.items()} for k in range(2)]
     right = torch.stack([logits_of(module, p, rows) for p, rows in zip(mine, x, strict=True)])
+    pull = torch.linspace(-1, 1, right.numel(), dtype=right.dtype).view_as(right)
+    own = [torch.autograd.grad((z * w).sum(), list(p.values())) for z, w, p in zip(right, pull, mine, strict=True)]
     both = {n: torch.stack([p[n].detach() for p in mine]) for n in given}
-    kept = {n: (b.mT.contiguous() if n in forward.turned else b).requires_grad_() for n, b in both.items()}
-    got = forward.bind(kept)(x)
-    if got.shape != right.shape or not torch.allclose(got, right, rtol=1e-9, atol=1e-12):
+    kept = {n: b.mT.contiguous() if n in stacking.turned else b for n, b in both.items()}
+    grads = {n: torch.zeros_like(b) for n, b in kept.items()}
+    passes = stacking.bind(kept, grads)
+    got = passes.forward(x)
+    if got.shape != right.shape:
         return False
-    pull = torch.linspace(-1, 1, got.numel(), dtype=got.dtype).view_as(got)
-    grads = torch.autograd.grad((got * pull).sum(), list(kept.values()))
-    for k, p in enumerate(mine):
-        own = torch.autograd.grad((right[k] * pull[k]).sum(), list(p.values()))
-        for n, a, b in zip(kept, grads, own, strict=True):
-            if not torch.allclose(a[k].mT if n in forward.turned else a[k], b, rtol=1e-9, atol=1e-12):
-                return False
-    return True
+    passes.backward(pull)
+    found = [g.mT if n in stacking.turned else g for n, g in grads.items()]
+    pairs = [(got, right), *((f, torch.stack(o)) for f, o in zip(found, zip(*own, strict=True), strict=True))]
+    return all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in pairs)
 
 
-def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Forward | None:
-    """Return the first stacked forward that agrees with the module on ``x`` (S >= 2, B, f); None means the loop.
+def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Stacking | None:
+    """Return the first stacking that agrees with the module on ``x`` (S, B, f); None means the loop.
 
     Convolutions take the loop: on a CPU stacking them is 1.5 to 2 times slower. So do modules with buffers or frozen
     parameters, and all whose forward draws random numbers (they never agree with themselves).
@@ -131,11 +194,12 @@ def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Forward 
         return None
     if not plain:
         raise BadInput(f"engine {engine!r} cannot train a module with buffers or frozen parameters; use engine 'loop'")
-    for make in {"swap": (swap,), "vmap": (vmap,), "auto": (swap, vmap)}[engine]:
+    ways = {"chain": chain, "swap": swap, "vmap": vmap}
+    for make in ways.values() if engine == "auto" else (ways[engine],):
         try:
-            forward = make(module)
-            if agrees(module, forward, x):
-                return forward
+            stacking = make(module)
+            if agrees(module, stacking, x):
+                return stacking
         except Exception:  # whatever the user's forward raises on stacked input: this way is closed
             if engine != "auto":
                 raise

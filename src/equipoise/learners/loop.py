@@ -13,7 +13,7 @@ from ..types import Local
 from .batches import Pool
 from .chunks import Chunk, Term, loss
 from .forwards import logits_of
-from .optimisers import Optimiser, padded
+from .optimisers import Optimiser
 from .parts import Parts, split
 from .table import Table
 
@@ -42,21 +42,14 @@ class Loop:
 
     def train_one(self, chunk: Chunk, i: int, table: Table) -> None:
         """Train slot ``i`` of a chunk."""
-        row, size, trained = chunk.slots[i].row, self.parts.whole.size, self.parts.trained
-
-        def widened(vector: Tensor) -> Tensor:
-            out = torch.zeros(1, padded(size), dtype=vector.dtype)
-            out[0, :size] = vector
-            return out
-
-        params, memory = widened(table.start[row]), [widened(m[row]) for m in table.state.values()]
-        grads = torch.zeros_like(params)
-        tensors = split(self.parts.whole, params[:, :size])
-        slopes = [t for n, t in split(self.parts.whole, grads[:, :size]).items() if n in trained]
-        anchor = {n: tensors[n].clone() for n in self.parts.shared.names}
-        buffers = {n: t[0].clone() for n, t in tensors.items() if n not in trained}
-        buffers |= {n: t[row] for n, t in table.counters.items()}  # counted on in place
-        leaves = {n: t.detach().requires_grad_() for n, t in tensors.items() if n in trained}
+        row, whole, trained = chunk.slots[i].row, self.parts.whole, self.parts.trained
+        tensors = {n: t[0].clone() for n, t in split(whole, table.start[row : row + 1]).items()}
+        buffers = {n: t for n, t in tensors.items() if n not in trained}
+        buffers |= {n: t[row] for n, t in table.counters.items()}  # counted on in place, as the floats are
+        leaves = {n: t.requires_grad_() for n, t in tensors.items() if n in trained}
+        memory = [{n: t[0].clone() for n, t in split(whole, m[row : row + 1]).items()} for m in table.state.values()]
+        moved = [[m[n] for n in leaves] for m in memory]
+        anchor = {n: tensors[n].detach().clone()[None] for n in self.parts.shared.names}
         coefficients = {n: c[i : i + 1] for n, c in chunk.coefficients.items() if c[i] != 0}
         news = {n: v[i : i + 1] for n, v in chunk.news.items()}
         for step in range(chunk.steps[i]):
@@ -64,16 +57,19 @@ class Loop:
             real = int(chunk.valid[at, i])
             x = self.pool.x[chunk.rows[at, i, :real]]
             y, group, weight = (c[at, i : i + 1, :real] for c in (chunk.y, chunk.group, chunk.weight))
-            logits = logits_of(self.module, buffers | {n: t[0] for n, t in leaves.items()}, x)
-            local = Local(leaves, anchor, x[None], y, group, weight, logits[None], news)
-            found = torch.autograd.grad(loss(local, coefficients, self.terms), list(leaves.values()))
-            for slope, grad in zip(slopes, found, strict=True):
-                slope.copy_(grad)
-            self.rule.step(params, grads, memory, chunk.slots[i].taken + step + 1)
-        for name, tensor in tensors.items():
-            if name in buffers:
-                tensor[0] = buffers[name]
-        table.end[row] = params[0, :size]
+            logits = logits_of(self.module, leaves | buffers, x)
+            shown = {n: t[None] for n, t in leaves.items()}
+            local = Local(shown, anchor, x[None], y, group, weight, logits[None], news)
+            grads = torch.autograd.grad(loss(local, coefficients, self.terms), list(leaves.values()))
+            with torch.no_grad():
+                self.rule.step(
+                    list(leaves.values()), [g.contiguous() for g in grads], moved, chunk.slots[i].taken + step + 1
+                )
+
+        def flat(named: Mapping[str, Tensor]) -> Tensor:
+            return torch.cat([named[n].detach().reshape(-1) for n in whole.names])
+
+        table.end[row] = flat(tensors)
         for old, new in zip(table.state.values(), memory, strict=True):
-            old[row] = new[0, :size]
+            old[row] = flat(new)
         table.taken[row] += chunk.steps[i]

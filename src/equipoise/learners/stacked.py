@@ -86,7 +86,7 @@ def stacked(
         pool.add([s for w in works for m in ("received", *w.asks) for s in rows_of(w.federation, m)[1]])
         table = open_table(works, parts, rule.state, kept, kind)
         slots = slots_of(works, table, pool)
-        for some in divide(slots, lambda s: (padded(s.size, recipe.batch), s.taken), chunk):
+        for some in divide(slots, lambda s: padded(s.size, recipe.batch), chunk):
             group = make(some, recipe, pool)
             if not chosen:
                 rows = group.rows[0]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 import torch
 from torch import Tensor
 
-from ..layout import Layout
 from ..types import Local
 from .batches import Pool
-from .chunks import Chunk, Term, loss
-from .forwards import Forward
+from .chunks import Chunk, Term, slopes
+from .forwards import Stacking
 from .optimisers import Optimiser, padded
 from .parts import Parts, split
 from .table import Table
@@ -34,35 +34,35 @@ class Turned(Mapping[str, Tensor]):
 
 
 class Stack:
-    """The engine of stackable modules: (S, P) matrices in the order that a forward keeps, padded for the optimiser."""
+    """The engine of stackable modules: each tensor of S clients is one (S, numbers) matrix with rows of whole lanes."""
 
-    def __init__(self, forward: Forward, parts: Parts, terms: Mapping[str, Term], rule: Optimiser, pool: Pool) -> None:
-        self.forward, self.parts, self.terms, self.rule, self.pool = forward, parts, terms, rule, pool
-        self.layout, turned = parts.whole, forward.turned
-        shapes = (s[::-1] if n in turned else s for n, s in zip(self.layout.names, self.layout.shapes, strict=True))
-        self.kept = Layout(self.layout.names, tuple(shapes))
+    def __init__(
+        self, stacking: Stacking, parts: Parts, terms: Mapping[str, Term], rule: Optimiser, pool: Pool
+    ) -> None:
+        self.stacking, self.parts, self.terms, self.rule, self.pool = stacking, parts, terms, rule, pool
+        named = zip(parts.whole.names, parts.whole.shapes, strict=True)
+        self.shapes = {n: shape[::-1] if n in stacking.turned else shape for n, shape in named}
 
-    def views(self, kept: Tensor) -> dict[str, Tensor]:
-        """Name -> (S, *kept shape), views of the rows."""
-        return split(self.kept, kept[:, : self.layout.size])
+    def views(self, kept: list[Tensor], width: int) -> dict[str, Tensor]:
+        """Name -> (width, *kept shape), views of the first rows."""
+        named = zip(self.shapes.items(), kept, strict=True)
+        return {n: t[:width, : prod(shape)].view(width, *shape) for (n, shape), t in named}
 
-    def pack(self, rows: Tensor) -> Tensor:
-        """(S, P) -> (S, P padded)."""
-        kept = torch.zeros(len(rows), padded(self.layout.size), dtype=rows.dtype)
-        for name, piece in split(self.layout, rows).items():
-            self.views(kept)[name].copy_(piece.mT if name in self.forward.turned else piece)
+    def pack(self, rows: Tensor) -> list[Tensor]:
+        """(S, P) -> a matrix per tensor."""
+        kept = [torch.zeros(len(rows), padded(prod(s)), dtype=rows.dtype) for s in self.shapes.values()]
+        views = self.views(kept, len(rows))
+        for name, piece in split(self.parts.whole, rows).items():
+            views[name].copy_(piece.mT if name in self.stacking.turned else piece)
         return kept
 
-    def unpack(self, kept: Tensor) -> Tensor:
-        """(S, P padded) -> (S, P)."""
-        pieces = Turned(self.views(kept), self.forward.turned)
-        return torch.cat([pieces[n].reshape(len(kept), -1) for n in self.layout.names], 1)
+    def unpack(self, kept: list[Tensor]) -> Tensor:
+        """Return (S, P)."""
+        pieces = Turned(self.views(kept, len(kept[0])), self.stacking.turned)
+        return torch.cat([pieces[n].reshape(len(kept[0]), -1) for n in self.shapes], 1)
 
     def train(self, chunk: Chunk, table: Table) -> None:
-        """Train all slots of a chunk side by side, from ``start`` to ``end``.
-
-        The gradient is plain autograd on the sum of the slots' losses: no slot's loss depends on another's parameters.
-        """
+        """Train all slots of a chunk side by side, from ``start`` to ``end``."""
         at = [s.row for s in chunk.slots]
         params, memory = self.pack(table.start[at]), [self.pack(m[at]) for m in table.state.values()]
         self.descend(chunk, params, memory, chunk.slots[0].taken)
@@ -71,26 +71,33 @@ class Stack:
             old[at] = self.unpack(new)
         table.taken[at] += chunk.steps
 
-    def descend(self, chunk: Chunk, params: Tensor, memory: list[Tensor], taken: int) -> None:
-        """Take the chunk's steps, changing ``params`` and ``memory`` (S, P padded) in place."""
-        grads = torch.zeros_like(params)
-        turned = self.forward.turned
-        anchor = {n: t.clone() for n, t in self.views(params).items() if n in self.parts.shared.names}
+    def descend(self, chunk: Chunk, params: list[Tensor], memory: list[list[Tensor]], taken: int) -> None:
+        """Take the chunk's steps, changing ``params`` and ``memory`` in place.
+
+        One gradient serves all slots, that of the sum of their losses: no slot's loss depends on another's parameters.
+        """
+        grads = [torch.zeros_like(p) for p in params]
+        received = self.views([p.clone() for p in params], len(params[0]))
         width, same = -1, len(chunk.rows) == 1
+        least = min(2, len(chunk.slots))  # two do not become one, whose bits differ
         for step in range(max(chunk.steps)):
             at, active = 0 if same else step, chunk.active(step)
-            if max(active, 2) != width:  # at first, and when some slots have finished; never a lone slot
-                width = max(active, 2)
-                leaves = {n: t[:width].detach().requires_grad_() for n, t in self.views(params).items()}
-                pieces, listed = list(self.views(grads[:width]).values()), list(leaves.values())
-                forward, now = self.forward.bind(leaves), Turned(leaves, turned)
-                before = Turned({n: t[:width] for n, t in anchor.items()}, turned)
+            if max(active, least) != width:  # at first, and when some slots have finished
+                width = max(active, least)
+                passes = self.stacking.bind(self.views(params, width), slots := self.views(grads, width))
+                now = {n: t.requires_grad_() for n, t in self.views(params, width).items()}
+                anchor = {n: received[n][:width] for n in self.parts.shared.names}
                 coefficients = {n: c[:width] for n, c in chunk.coefficients.items()}
                 news = {n: v[:width] for n, v in chunk.news.items()}
+                moving = [[t[:active] for t in kept] for kept in (params, grads, *memory)]
             if step == 0 or not same:
                 rows = chunk.rows[at, :width]
                 x = self.pool.x.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
             y, group, weight = chunk.y[at, :width], chunk.group[at, :width], chunk.weight[at, :width]
-            local = Local(now, before, x, y, group, weight, forward(x), news)
-            torch._foreach_copy_(pieces, torch.autograd.grad(loss(local, coefficients, self.terms), listed))
-            self.rule.step(params[:active], grads[:active], [m[:active] for m in memory], taken + step + 1)
+            seen = Turned(now, self.stacking.turned), Turned(anchor, self.stacking.turned)
+            local = Local(*seen, x, y, group, weight, passes.forward(x), news)
+            slope, direct = slopes(local, coefficients, self.terms, now)
+            passes.backward(slope)
+            for name, extra in direct.items():
+                slots[name].add_(extra)
+            self.rule.step(moving[0], moving[1], moving[2:], taken + step + 1)
