@@ -101,7 +101,10 @@ def natural(ids: Array, *, min_size: int = 1) -> list[Array]:
         raise BadInput("there are no rows to split; check what was dropped")
     if sizes.min() < min_size:
         small = names[int(np.argmin(sizes))]
-        raise BadInput(f"client {small!s} has {sizes.min()} rows, fewer than min_size = {min_size}; lower min_size or leave its rows out")
+        raise BadInput(
+            f"client {small!s} has {sizes.min()} rows, fewer than min_size = {min_size}; "
+            "lower min_size or leave its rows out"
+        )
     return np.split(np.argsort(at, kind="stable"), np.cumsum(sizes)[:-1])
 
 
@@ -116,11 +119,16 @@ def check(n: int, clients: int, min_size: int) -> None:
     equipoise.checks.BadInput: 3 clients x 4 = 12 > 10 examples; use fewer clients or a smaller min_size
     """
     if clients < 1 or clients != int(clients):
-        raise BadInput(f"clients must be a whole number of at least 1, got {clients}; choose how many clients there are")
+        raise BadInput(
+            f"clients must be a whole number of at least 1, got {clients}; choose how many clients there are"
+        )
     if min_size < 1:
         raise BadInput(f"min_size must be at least 1, got {min_size}; a client without rows cannot train")
     if clients * min_size > n:
-        raise BadInput(f"{clients} clients x {min_size} = {clients * min_size} > {n} examples; use fewer clients or a smaller min_size")
+        raise BadInput(
+            f"{clients} clients x {min_size} = {clients * min_size} > {n} examples; "
+            "use fewer clients or a smaller min_size"
+        )
 
 
 def hold_out(label: Array, group: Array, fraction: float, seed: int) -> tuple[Array, Array]:
@@ -147,7 +155,11 @@ def hold_out(label: Array, group: Array, fraction: float, seed: int) -> tuple[Ar
     cells = _cells(label, group)
     sizes = np.array([len(c) for c in cells])
     taken = _apportion(sizes / n, wanted)
-    test = np.sort(np.concatenate([_shuffled(c, seed, "hold out", i)[:k] for i, (c, k) in enumerate(zip(cells, taken, strict=True))]))
+    test = np.sort(
+        np.concatenate(
+            [_shuffled(c, seed, "hold out", i)[:k] for i, (c, k) in enumerate(zip(cells, taken, strict=True))]
+        )
+    )
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
 
 
@@ -228,5 +240,8 @@ def _cut(cells: Sequence[Array], counts: Array, seed: int, min_size: int) -> lis
         cell = int(np.argmax(counts[:, rich]))
         counts[cell, [rich, poor]] += [-1, 1]
         sizes[[rich, poor]] += [-1, 1]
-    cuts = [np.split(_shuffled(rows, seed, "partition", c), np.cumsum(k)[:-1]) for c, (rows, k) in enumerate(zip(cells, counts, strict=True))]
+    cuts = [
+        np.split(_shuffled(rows, seed, "partition", c), np.cumsum(k)[:-1])
+        for c, (rows, k) in enumerate(zip(cells, counts, strict=True))
+    ]
     return [np.sort(np.concatenate([cut[k] for cut in cuts])) for k in range(counts.shape[1])]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..checks import BadInput, nearest, one_of
-from .files import finder
+from .files import Folder, finder
 from .table import Table, encode
-from .task import Task
+from .task import Get, Raw, Task
 from .tasks import TASKS
 
 
 def load(
     name: str,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
     *,
     add: Sequence[str] = (),
     leave_out: Sequence[str] = (),
@@ -48,22 +47,42 @@ def load(
     (30162, 48842)
     """
     task = TASKS[one_of("data set", name, TASKS)]
-    if task.read is None:
-        raise BadInput(f"{name} has no reader")
-    chosen = options_of(task, options)
     log: list[str] = []
     hashes: dict[str, str] = {}
-    raw = task.read(finder(task, folder, log, hashes), chosen)
-    raw = raw._replace(log=log + raw.log)
-    return encode(task, raw, add=add, leave_out=leave_out, client=client, hashes=hashes)
+    get = finder(task, folder, log, hashes)
+    return encode(task, read(task, get, options, log), add=add, leave_out=leave_out, client=client, hashes=hashes)
 
 
-def options_of(task: Task, options: dict[str, Any]) -> dict[str, Any]:
-    """Return every option of the task, those not given at their defaults; refuse unknown names and values."""
+def read(task: Task, get: Get, options: Mapping[str, Any], log: list[str]) -> Raw:
+    """Read the original files that ``get`` finds into columns of text, the options checked."""
+    if task.read is None:
+        raise BadInput(f"{task.name} has no original files to read; it was declared from a table of your own")
+    raw = task.read(get, options_of(task, options))
+    return raw._replace(log=log + raw.log)
+
+
+def options_of(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every option of the task, those not given at their defaults; refuse unknown names and values.
+
+    Examples
+    --------
+    >>> options_of(TASKS["adult"], {"part": "both"})
+    {'part': 'both', 'incomplete': 'drop'}
+    >>> options_of(TASKS["adult"], {"parts": "both"})
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: adult has no option 'parts'; did you mean 'part'?
+    """
     for key, value in options.items():
         if key not in task.options:
             hint = nearest(key, task.options) if task.options else "it has none"
             raise BadInput(f"{task.name} has no option {key!r}; {hint}")
-        if value not in task.options[key]:
-            raise BadInput(f"option {key} of {task.name} is {value!r}; allowed: {', '.join(map(str, task.options[key]))}")
+        values = value if key in task.several and isinstance(value, list | tuple) else [value]
+        for v in values:
+            if v not in task.options[key]:
+                raise BadInput(
+                    f"option {key} of {task.name} is {v!r}; allowed: {', '.join(map(str, task.options[key]))}"
+                )
+        if not values or len(set(values)) < len(values):
+            raise BadInput(f"option {key} of {task.name} is {value!r}; give each value once, and at least one")
     return {key: options.get(key, allowed[0]) for key, allowed in task.options.items()}

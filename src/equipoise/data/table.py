@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import BadInput, nearest
 from ..types import Array
+from .delimited import numbers
 from .task import Column, Grouping, Raw, Task
 
 
@@ -50,40 +51,6 @@ class Scaling(NamedTuple):
 
     mean: Array
     spread: Array
-
-
-def numbers(what: str, cells: Sequence[str], *, missing: bool = False) -> Array:
-    """Turn text into (n,) finite float64; refuse the first cell that is none. Empty cells are NaN if ``missing``.
-
-    Examples
-    --------
-    >>> numbers("age", ["30", "41.5"])
-    array([30. , 41.5])
-    >>> numbers("age", ["30", "old"])
-    Traceback (most recent call last):
-    ...
-    equipoise.checks.BadInput: column 'age' is numeric, but row 2 holds 'old'; correct the cell or leave the column out
-    """
-    try:
-        values = np.array([c or "nan" for c in cells] if missing else cells, dtype=np.float64)
-        good = np.isfinite(values)
-    except ValueError:
-        good = np.array([_is_number(c) for c in cells], bool)
-    if missing:
-        good |= np.array([not c for c in cells], bool)
-    if not good.all():
-        at = int(np.argmin(good))
-        raise BadInput(
-            f"column {what!r} is numeric, but row {at + 1} holds {cells[at]!r}; correct the cell or leave the column out"
-        )
-    return values
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False
 
 
 def _codes(column: Column, cells: Sequence[str], what: str, keep_missing: bool) -> tuple[Array, tuple[str, ...]]:
@@ -154,14 +121,21 @@ def encode(
             raws[name] = np.array(names)[codes]
             block = (codes[:, None] == np.arange(len(names))).astype(np.float64)
             labels = [f"{name}={level}" for level in names]
+            scaled = [False] * len(labels)
         else:
-            raws[name] = values = numbers(name, cells)
-            block, labels = values[:, None], [name]
+            keep_missing = raw.keep_missing and bool(column.missing)
+            raws[name] = values = numbers(name, cells, missing=keep_missing)
+            block, labels, scaled = values[:, None], [name], [True]
+            if keep_missing:
+                block = np.column_stack([values, np.isnan(values)])
+                labels, scaled = [name, f"{name} is missing"], [True, False]
         if use:
             blocks.append(block)
             features += labels
-            is_numeric += [not column.levels] * len(labels)
+            is_numeric += scaled
             attributes.append(name)
+    if not blocks:
+        raise BadInput(f"{task.name} has no features left; leave fewer columns out")
     y = _labels(task, _cells(task, columns, task.target))
     log.append(
         f"{n:,} rows encoded: {len(attributes)} attributes as {len(features)} features "
@@ -169,6 +143,12 @@ def encode(
         f"({int(y.sum()):,} rows, {100 * y.mean():.2f} %)"
     )
     ids = None if client is None else np.array(_cells(task, columns, client))
+    if ids is not None and (ids == "").any():
+        row = int(np.argmax(ids == ""))
+        raise BadInput(
+            f"the client column {client!r} is empty in {(ids == '').sum()} rows "
+            f"(first in row {row + 1}); fill or drop them"
+        )
     return Table(
         task, np.hstack(blocks), tuple(features), tuple(attributes), np.array(is_numeric), y,
         {name: raws[name] for name in raws if name in wanted}, ids, tuple(log), dict(hashes or {}),
@@ -187,7 +167,8 @@ def _labels(task: Task, cells: Sequence[str]) -> Array:
     if y.min() < 0:
         row = int(np.argmax(y < 0))
         raise BadInput(
-            f"{task.name}: the label {task.target!r} holds {cells[row]!r} in row {row + 1}; known: {', '.join(task.labels)}"
+            f"{task.name}: the label {task.target!r} holds {cells[row]!r} in row {row + 1}; "
+            f"known: {', '.join(task.labels)}"
         )
     return y
 
@@ -227,12 +208,15 @@ def groups_of(table: Table, sensitive: str | None = None) -> Groups:
     sizes = np.bincount(codes, minlength=len(names))
     if (sizes > 0).sum() < 2:
         only = names[int(np.argmax(sizes))]
-        raise BadInput(f"{sensitive or task.default!r} puts all {len(codes)} rows into {only!r}; choose another sensitive column")
+        raise BadInput(
+            f"{sensitive or task.default!r} puts all {len(codes)} rows into {only!r}; choose another sensitive column"
+        )
     good = table.y == (task.favourable_is == "positive")
     hits = np.bincount(codes[good], minlength=len(names))
     rate = np.divide(hits, sizes, out=np.full(len(names), np.nan), where=sizes > 0)
     shown = ", ".join(
-        f"{name} {100 * r:.2f} % of {n:,}" if n else f"{name} has no rows" for name, r, n in zip(names, rate, sizes, strict=True)
+        f"{name} {100 * r:.2f} % of {n:,}" if n else f"{name} has no rows"
+        for name, r, n in zip(names, rate, sizes, strict=True)
     )
     log = [f"groups by {' & '.join(parts)}; favourable outcome ({task.favourable}): {shown}"]
     if reference and rate[names.index(reference)] < np.nanmax(rate):
@@ -251,9 +235,15 @@ def _single(table: Table, name: str) -> tuple[Array, tuple[str, ...], str]:
             raise BadInput(f"{task.name} has no sensitive attribute {name!r}; {nearest(name, known)}")
         column = task.column(name)
         values = table.sensitive[name]
-        names = tuple(column.levels) or tuple(f"{v:g}" for v in np.unique(values))
-        text = values if column.levels else np.array([f"{v:g}" for v in values])
-        return np.array([{n: i for i, n in enumerate(names)}[v] for v in text], np.int64), names, ""
+        if not column.levels:
+            raise BadInput(
+                f"{name!r} of {task.name} is numeric; "
+                f"use a grouping that says where to cut: {', '.join(task.groupings)}"
+            )
+        names = tuple(column.levels) + (
+            (column.missing,) if column.missing and (values == column.missing).any() else ()
+        )
+        return assign(Grouping(name, {n: (n,) for n in names}, ""), values), names, ""
     return assign(grouping, table.sensitive[grouping.column]), tuple(grouping.groups), grouping.reference
 
 
@@ -267,7 +257,9 @@ def assign(grouping: Grouping, values: Array) -> Array:
     array([1, 0, 1, 0])
     """
     if grouping.cuts:
-        return np.searchsorted(np.asarray(grouping.cuts, np.float64), values, side="left").astype(np.int64)
+        codes = np.searchsorted(np.asarray(grouping.cuts, np.float64), values, side="left").astype(np.int64)
+        codes[np.isnan(values)] = len(grouping.groups) - 1  # the group "missing", which is declared last
+        return codes
     place = {code: i for i, codes in enumerate(grouping.groups.values()) for code in codes}
     return np.array([place[v] for v in values.tolist()], np.int64)
 

@@ -53,8 +53,9 @@ class Grouping:
     """How one column makes groups of people.
 
     Either ``groups``: group name -> codes of a categorical column; or ``groups`` with empty codes and ``cuts`` of a
-    numeric one: group i holds cuts[i-1] < value <= cuts[i]. Groups keep this order, whoever is present.
-    ``reference`` is the group that the others are compared with (called privileged in the literature).
+    numeric one: group i holds cuts[i-1] < value <= cuts[i], and a last group beyond these holds missing numbers.
+    Groups keep this order, whoever is present. ``reference`` is the group that the others are compared with (called
+    privileged in the literature), "" if none is stated.
     """
 
     column: str
@@ -78,11 +79,16 @@ Get = Callable[..., tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a data set: sha256 of its unpacked bytes ("" where no published one is known), and where it lies."""
+    """A file of a data set: sha256 of its unpacked bytes ("" where no published one is known), and where it lies.
+
+    ``also``: sha256 of other copies that were compared with it. ``archives``: names of zip files that hold it.
+    """
 
     name: str
     sha256: str = ""
     url: str = ""
+    also: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,8 @@ class Task:
     ``labels``: value of the target -> 0 or 1; ``meaning`` says in words what 1 is. ``favourable`` is the outcome that
     is good for the person, in words, and ``favourable_is`` whether that is y=1 ("positive") or y=0 ("negative"): two
     different questions. ``groupings``: the first one is the default. ``options``: option -> allowed values, the
-    first is the default. ``folders``: names of the folder it may lie in.
+    first is the default; ``several`` are the options that also take a list of them. ``folders``: other names of the
+    folder it may lie in. ``rows``: of the published file, before any are dropped.
     """
 
     name: str
@@ -113,6 +120,7 @@ class Task:
     files: tuple[File, ...]
     read: Callable[[Get, Mapping[str, Any]], Raw] | None = None
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    several: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
     @property
