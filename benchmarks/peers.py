@@ -128,7 +128,7 @@ def main() -> None:
         print(f"{who}: skipped, {why}")
     ask.json.parent.mkdir(parents=True, exist_ok=True)
     ask.json.write_text(json.dumps({"rows": rows, "skipped": skipped}, indent=1) + "\n")
-    print(f"written to {ask.json}")
+    print(f"written to {os.path.relpath(ask.json)}")
 
 
 if __name__ == "__main__":
