@@ -55,7 +55,14 @@ def _styles(about: About, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     out: dict[int, dict[str, Any]] = {}
     for i, k in enumerate(honest):
         if few:
-            out[k] = {"label": about.name(k), "colour": ink.HONEST[i % len(ink.HONEST)], "square": i >= len(ink.HONEST)}
+            again = i >= len(ink.HONEST)  # a colour that comes twice is drawn with square points the second time
+            width = 1.6 if len(honest) <= len(ink.HONEST) else 1.1
+            out[k] = {
+                "label": about.name(k),
+                "colour": ink.HONEST[i % len(ink.HONEST)],
+                "square": again,
+                "width": width,
+            }
         else:
             one_for_all = f"{len(honest)} honest clients" if i == 0 else about.name(k)
             out[k] = {"label": one_for_all, "colour": ink.PALE, "width": 0.8, "labelled": i == 0}
@@ -110,12 +117,13 @@ def _against(about: About, row: Row, trained: Sequence[Line], ids: Sequence[int]
         return None
     styles, last = _styles(about, ids), scored[-1]
     shown = scored if len(scored) * len(ids) <= 2000 else [last]
+    told = _worth_naming(last)
     points = []
     for line in shown:
         for k in line.clients:
             s, w = line.of("scores", k), line.of("weights", k)
             if s is not None and w is not None:
-                named = line is last and (len(ids) <= NAMED_UP_TO or k in about.adversaries)
+                named = line is last and (k in about.adversaries or k in told)
                 points.append(Dot(s, w, styles[k]["colour"], line is not last, styles[k]["label"] if named else ""))
     curve = _curve(row, last)
     svg = plots.scatter(
@@ -131,6 +139,12 @@ def _against(about: About, row: Row, trained: Sequence[Line], ids: Sequence[int]
         "The line is the rule itself." if curve else "This rule has no single curve: it looks at more than the score."
     )
     return Figure("Weight against score", "the worse the score, the less weight", caption, svg)
+
+
+def _worth_naming(line: Line) -> set[int]:
+    """Return all clients while they are few, else the one with the most and the one with the least weight."""
+    by_weight = sorted(line.clients, key=lambda k: line.of("weights", k))
+    return set(by_weight if len(by_weight) <= 5 else (by_weight[0], by_weight[-1]))
 
 
 def _curve(row: Row, line: Line) -> list[tuple[float, float]]:

@@ -83,13 +83,14 @@ def bounds(values: Sequence[float], low: float | None, high: float | None) -> tu
     """
     bottom = min([*values, *([low] if low is not None else [])], default=0.0)
     top = max([*values, *([high] if high is not None else [])], default=1.0)
-    if top == bottom:
-        return (bottom if low is not None else bottom - 0.5), bottom + (1.0 if low is not None else 0.5)
+    if top - bottom <= 1e-9 * max(1.0, abs(top)):  # one value, or values that differ by rounding only
+        half = max(0.5, 1e-3 * abs(bottom))
+        return (bottom if low is not None else bottom - half), bottom + (2 * half if low is not None else half)
     air = 0.06 * (top - bottom)
     return (bottom if bottom == low else bottom - air), (top if top == high else top + air)
 
 
-def apart(places: Sequence[float], top: float, floor: float, gap: float = 11.5) -> list[float]:
+def apart(places: Sequence[float], top: float, floor: float, gap: float = 12.5) -> list[float]:
     """Push sorted places of labels apart, then back up where they would fall below the floor.
 
     Examples

@@ -234,7 +234,7 @@ def _line(x: Sequence[float], s: Series, across: Scale, up: Scale) -> str:
     out = f'<path class="line" stroke="{s.colour}" stroke-width="{n(s.width)}"{dash} d="{path}"/>'
     if s.width > 1:  # a line of no length with round ends is a point: one path for all of them
         cap = ' stroke-linecap="square"' if s.square else ""
-        size = n(2 * s.width + 1.6)
+        size = n(2 * s.width + 1)
         out += f'<path class="dot" stroke="{s.colour}" stroke-width="{size}"{cap} d="{points}"/>'
     return out
 

@@ -115,7 +115,7 @@ def _seed(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def pictures(cell: Cell) -> list[tuple[str, str, str]]:
-    """Return (heading, direction, SVG) of weight, EOD and accuracy: a row per rule, a mark for its mean and each seed."""
+    """Return (heading, direction, SVG) of weight, EOD and accuracy: a row per rule, marks for its mean and seeds."""
     out = []
     if cell.adversary:
         equal = (cell.share, f"equal share {ink.number(cell.share)}")
