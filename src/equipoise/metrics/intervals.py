@@ -26,7 +26,7 @@ __all__ = ["Interval", "bootstrap", "limits", "resample", "wilson"]
 SMOOTHING = 1.0
 """Rows added to each cell before resampling."""
 
-MAX_UNDEFINED = 0.1
+MAX_UNDEFINED = 0.05
 """With a larger share of replicates in which the metric does not exist there is no interval."""
 
 MAX_PAIRED = 24
@@ -124,7 +124,7 @@ def bootstrap(metric: Metric, counts: Any, level: float = 0.95, replicates: int 
     this is the plain interval of the signed difference, folded at 0. For any other metric: value ± the quantile of
     |replicate - value|, which is fair for smooth ones only.
 
-    A replicate is undefined where the metric is; its share is reported, and above 10 % there is no interval.
+    A replicate is undefined where the metric is; its share is reported, and above 5 % there is no interval.
 
     Parameters
     ----------
