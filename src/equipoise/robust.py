@@ -186,20 +186,16 @@ def krum_scores(updates: Array, *, f: int = 1) -> Array:
         return np.asarray(np.sort(square, axis=1)[:, : k - f - 2].sum(1))
 
 
-def geometric_median(updates: Array, *, tolerance: float = 1e-9, steps: int = 10_000) -> Array:
+def geometric_median(updates: Array, *, tolerance: float = 1e-9, steps: int = 1000) -> Array:
     """Return the point with the smallest sum of distances to the rows; moves with every shift of them.
 
         argmin_y  sum_k ||Delta_k - y||
 
-    Weiszfeld's iteration with Vardi and Zhang's step off a row, in the space that the rows span, from their coordinate
-    median. It stops at a row that is the median, or when the gradient sum_k (y - Delta_k) / ||y - Delta_k|| is shorter
-    than ``tolerance``; the sum of distances is then within tolerance * (largest distance) of the smallest.
-
     Parameters
     ----------
-    updates : (K, d), K >= 1; unique unless all rows lie on one line and K is even
-    tolerance : above 0
-    steps : after so many the last point is returned, short of the tolerance
+    updates : (K, d), K >= 1; the point is unique unless all rows lie on one line and K is even
+    tolerance : above 0; the sum of distances is within tolerance * (twice the largest distance) of the smallest
+    steps : after so many (some ten are usual) the last point is returned, short of the tolerance
 
     Returns
     -------
@@ -215,46 +211,68 @@ def geometric_median(updates: Array, *, tolerance: float = 1e-9, steps: int = 10
     References
     ----------
     Vardi and Zhang, PNAS 97 (2000); as an aggregator: Pillutla et al., Robust aggregation for federated learning, 2022.
+
+    Notes
+    -----
+    Weiszfeld's step, with theirs off a row, or Newton's where that comes lower. It stops at a row that is the median,
+    or when the gradient, the sum of the unit vectors towards the rows, is shorter than ``tolerance``.
     """
     u = _matrix(updates)
     between("tolerance", tolerance, np.finfo(np.float64).eps, 1)
-    # Distances among rows, and to any mixture of them, survive the change to at most K coordinates. A shift first,
-    # to the middle of the crowd, so that neither a common offset nor one far row costs digits.
+    # A shift to the middle of the crowd first, so that neither a common offset nor one far row costs digits. Distances
+    # then survive the change to the at most K coordinates of the space that the rows span.
     shift = np.median(u, axis=0).astype(np.float64)
-    points = np.transpose(np.asarray(np.linalg.qr((u - shift).T, mode="r")))
+    basis, coordinates = np.linalg.qr((u - shift).T)
+    points = np.asarray(coordinates).T
     largest = np.abs(points).max(initial=0.0)
     if largest == 0:
         return np.asarray(shift, updates.dtype)
     points = points / largest
-    mixture = np.full(len(u), 1 / len(u))
+    y = points.mean(0)
     for _ in range(steps):
-        mixture, done = _weiszfeld(points, mixture, tolerance)
-        if done:
+        y, row = _closer(points, y, tolerance)
+        if row == STAY:
             break
-    return np.asarray(shift + mixture @ (u - shift), updates.dtype)
+        if row >= 0:
+            return np.asarray(u[row], updates.dtype)
+    return np.asarray(shift + basis @ (y * largest), updates.dtype)
 
 
-def _weiszfeld(points: Array, mixture: Array, tolerance: float) -> tuple[Array, bool]:
-    """Return the next mixture of rows, and whether the one it was given (or a row beside it) is the median."""
-    away = points - mixture @ points
-    distance = np.sqrt(np.square(away).sum(1))
+STAY, MOVE = -1, -2
+SAME = 1e-12
+"""Distances, of points scaled to 1, below which two points are one: the last digits must not tell them apart."""
+
+
+def _closer(points: Array, y: Array, tolerance: float) -> tuple[Array, int]:
+    """Return a point of smaller distance sum and ``MOVE``; or ``y`` and ``STAY``, or the row that is the median."""
+    away, distance = _distances(points, y)
     nearest = int(distance.argmin())
-    if distance[nearest] > 0:
-        pull = (away / distance[:, None]).sum(0)
-        if np.sqrt(pull @ pull) <= tolerance:
-            return mixture, True
-    at_row = points - points[nearest]
-    from_row = np.sqrt(np.square(at_row).sum(1))
-    same = from_row == 0
-    pull = (at_row[~same] / from_row[~same, None]).sum(0)
-    strength = np.sqrt(pull @ pull)
-    if strength <= same.sum():
-        return np.eye(len(points))[nearest], True
-    here = distance == 0
+    if distance[nearest] > SAME and _length((away / distance[:, None]).sum(0)) <= tolerance:
+        return y, STAY
+    others, apart = _distances(points, points[nearest])
+    same = apart <= SAME
+    pull = _length((others[~same] / apart[~same, None]).sum(0))
+    if pull <= same.sum() + tolerance:
+        return y, nearest
+    here = distance <= SAME
     inverse = np.where(here, 0.0, 1 / np.where(here, 1.0, distance))
-    target = inverse / inverse.sum()
-    stay = here.sum() / strength if here.any() else 0.0
-    return (1 - stay) * target + stay * mixture, False
+    weiszfeld = inverse @ points / inverse.sum()
+    if here.any():
+        stay = here.sum() / pull
+        return (1 - stay) * weiszfeld + stay * y, MOVE
+    ridge = (1 + 1e-14) * inverse.sum() * np.eye(len(y))  # rows on one line leave the Hessian singular
+    newton = y + np.linalg.solve(ridge - (away * inverse[:, None] ** 3).T @ away, inverse @ away)
+    best = min((newton, weiszfeld), key=lambda z: _distances(points, z)[1].sum())
+    return best, MOVE
+
+
+def _distances(points: Array, y: Array) -> tuple[Array, Array]:
+    away = points - y
+    return away, np.sqrt(np.square(away).sum(1))
+
+
+def _length(vector: Array) -> float:
+    return float(np.sqrt(np.square(vector).sum()))
 
 
 def _mean_of_rows(updates: Array, at: Array) -> Array:

@@ -315,24 +315,24 @@ def marginal(rule: Callable[..., Array], scores: ArrayLike, sizes: ArrayLike, **
     ----------
     Fairis (arXiv 2608.06469), proofs of Theorem 5.1 and Proposition 1.
     """
-    weights = rule(scores, sizes, **params)
-    given = np.asarray(scores, np.float64)
+    given, n = np.asarray(scores, np.float64), _sizes(sizes)
+    weights = rule(given, n, **params)
     if rule in (uniform, fedavg):
         return np.zeros_like(given)
     if rule not in (fairis, fairis_n, ala, joint):
-        return _differences(rule, given, sizes, params)
+        return _differences(rule, given, n, params)
     s = np.atleast_2d(given)
     etas = np.ones(1) if rule is ala else np.array(_etas(params.get("eta", ETA), len(s)))
     power = 1.0 if rule is fairis_n else float(params.get("power", 0))  # type: ignore[arg-type]
     left = etas[:, None] - s
     # Each mass without the factor of score m, so that ALA's zero factor is never divided by.
-    others = np.stack([np.delete(left, m, 0).prod(0) for m in range(len(s))]) * _sizes(sizes) ** power
+    others = np.stack([np.delete(left, m, 0).prod(0) for m in range(len(s))]) * n**power
     total = (left[0] * others[0]).sum()
     slope = -others / (total or np.nan) * (1 - weights)
     return np.asarray(slope.reshape(given.shape))
 
 
-def _differences(rule: Callable[..., Array], scores: Array, sizes: ArrayLike, params: dict[str, object]) -> Array:
+def _differences(rule: Callable[..., Array], scores: Array, sizes: Array, params: dict[str, object]) -> Array:
     slope = np.empty_like(scores)
     for at in np.ndindex(scores.shape):
         low, high = scores.copy(), scores.copy()
