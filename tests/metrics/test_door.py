@@ -1,4 +1,4 @@
-"""The door: the handed cases through the public interface, every container alike, and one sentence for each bad input."""
+"""The door: handed cases through the public interface, every container alike, one sentence for each bad input."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import BadInput, between, one_of
+from ..checks import BadInput, above, between, one_of
 from ..metrics import named, rates
 from ..metrics.counts import COLUMNS
 from ..metrics.explain import definition, explain
@@ -23,7 +23,7 @@ VERDICTS = (OUTSIDE, UNSURE, WITHIN)
 """Worst first."""
 
 RULE = (
-    "within limits: the whole interval lies on the good side of the limit; outside: the whole interval lies beyond it; "
+    "within limits: the whole interval lies on the good side of the limit; outside: all of it lies on the bad side; "
     "not enough evidence: the interval holds the limit, or the figure or its interval does not exist. Each interval "
     "holds by itself, not all of them jointly. The verdict of the audit is the worst one of the pooled population, over "
     "all attributes and their combination; clients have verdicts of their own beside it."
@@ -134,6 +134,8 @@ def audit_counts(
         raise BadInput(f"counts have shape {table.shape} for {len(names)} clients and {sizes} levels; pass (K, G, 4)")
     if (table < 0).any():
         raise BadInput("a count is negative; pass numbers of rows")
+    between("level", level, 0.5, 0.9999, "the coverage of an interval")
+    above("replicates", replicates, 99, "limits need the tails")
     settings = _Settings(bounds, level, replicates, seed)
     cells = table.reshape(len(names), *sizes, 4)
     views: list[tuple[str, list[str], Array]] = []

@@ -99,7 +99,7 @@ def count(table: Table, asked: Question) -> Counted:
         (y, yhat), zero, one = code_labels([label, of(asked.prediction or "")], asked.positive)
     if len(np.unique(y)) < 2:
         raise BadInput(
-            f"label {asked.label!r} has only one class ({label[1][0]!r} in all {len(y)} rows); an audit needs rows of both"
+            f"label {asked.label!r} has only one class ({label[1][0]!r} in all {len(y)} rows); an audit needs both"
         )
     attributes = {name: of(name) for name in asked.groups}
     group, groups = cross(attributes)

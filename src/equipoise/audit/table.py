@@ -10,6 +10,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,10 @@ def _csv(path: Path, wanted: Sequence[str], numeric: Sequence[str]) -> Table:
         for chunk in _chunks(path, reader):
             full = chunk if all(chunk) else [row for row in chunk if row]
             blank += len(chunk) - len(full)
-            if any(len(row) != len(header) for row in full):
+            if set(map(len, full)) - {len(header)}:
                 raise _ragged(path, len(header))
             for name, place in at.items():
-                column = [row[place] for row in full]
+                column = list(map(itemgetter(place), full))
                 if name in index:
                     codes = map(index[name].__getitem__, column)
                     parts[name].append(np.fromiter(codes, np.int64, len(full)))

@@ -31,7 +31,7 @@ def free_folder(folder: Path) -> None:
 
 
 def to_folder(found: dict[str, Any], folder: Path) -> list[Path]:
-    """Write the three files into a new or empty folder; audit.json comes last, so that its presence means all is there."""
+    """Write the three files into a new or empty folder; audit.json comes last: where it is, the others are."""
     free_folder(folder)
     texts = {"per_group.csv": per_group_csv(found), "audit.md": to_markdown(found), "audit.json": as_json(found)}
     try:
@@ -90,6 +90,13 @@ def heading(found: dict[str, Any]) -> list[str]:
     return out
 
 
+def intervals(found: dict[str, Any]) -> str:
+    """Say how the intervals were made."""
+    s = found["settings"]
+    gaps = f"gaps by bootstrap from counts, {s['replicates']} replicates, seed {s['seed']}"
+    return f"Intervals: {s['level']:.0%}; rates by {s['rates']}; {gaps}"
+
+
 def number(v: float | None) -> str:
     """Return three decimals, or a dash for what is undefined."""
     return "–" if v is None else f"{v:.3f}"
@@ -120,10 +127,7 @@ def to_markdown(found: dict[str, Any]) -> str:
     if found["clients"]:
         tally = ", ".join(f"{n} {word}" for word, n in found["clients_by_verdict"].items())
         lines.append(f"- Clients: {tally}")
-    s = found["settings"]
-    lines.append(
-        f"- Intervals: {s['level']:.0%}; rates by {s['rates']}; gaps by bootstrap, {s['replicates']} replicates, seed {s['seed']}"
-    )
+    lines.append(f"- {intervals(found)}")
     lines += ["", "## Findings, worst first", ""]
     lines += [f"- {_escape(where(f))}: {_escape(f['sentence'])}" for f in found["findings"][:20]]
     if len(found["findings"]) > 20:
