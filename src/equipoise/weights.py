@@ -123,11 +123,7 @@ def fairis_n(scores: ArrayLike, sizes: ArrayLike, *, eta: float = ETA) -> Array:
 
     Returns
     -------
-    (K,) non-negative, sum 1; all NaN if every size is 0
-
-    Raises
-    ------
-    BadInput : as for ``fairis``
+    (K,) non-negative, sum 1; all NaN if every size is 0. Input is refused as by ``fairis``
 
     Examples
     --------
@@ -155,11 +151,7 @@ def ala(scores: ArrayLike, sizes: ArrayLike) -> Array:
 
     Returns
     -------
-    (K,) non-negative, sum 1; exactly 0 at score 1; all NaN if every score is 1
-
-    Raises
-    ------
-    BadInput : a score outside 0..1 or undefined, lengths that differ, no client
+    (K,) non-negative, sum 1; exactly 0 at score 1; all NaN if every score is 1. Input is refused as by ``fairis``
 
     Examples
     --------

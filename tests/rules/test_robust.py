@@ -120,6 +120,8 @@ def test_ties_go_to_the_smaller_id() -> None:
     assert scores[0] == scores[2] and scores[1] == scores[3]
     twins = np.array([[1.0], [-1.0], [1.0], [-1.0], [1.0], [-1.0]])
     assert krum_choice(twins, f=1).tolist() == [0]
+    many = np.tile([[1.0], [-1.0]], (50, 1))
+    assert multi_krum_choice(many, f=1, keep=60).tolist() == list(range(60))
 
 
 def test_multi_krum_of_one_is_krum_and_names_its_rows() -> None:
@@ -164,11 +166,16 @@ def test_geometric_median_of_a_square_is_its_middle() -> None:
 
 
 def test_geometric_median_leaves_a_row_that_is_not_it() -> None:
-    """Plain Weiszfeld stops where it meets a row; started on one here."""
     u = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0], [0.0, 10.0], [0.3, 10.0], [0.0, 10.5]])
     best = geometric_median(u)
     grid = np.stack(np.meshgrid(np.linspace(-2, 2, 81), np.linspace(-1, 11, 241)), -1).reshape(-1, 2)
     assert spread(best, u) <= min(spread(g, u) for g in grid[::3]) + 1e-9
+
+
+def test_geometric_median_leaves_a_row_that_is_the_mean() -> None:
+    u = np.array([[0.0, 0.0], [-4.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.1], [1.0, -0.1]])
+    np.testing.assert_array_equal(u.mean(0), u[0])
+    np.testing.assert_allclose(geometric_median(u), [1.0, 0.0], atol=1e-6)
 
 
 def test_a_majority_of_equal_rows_wins_exactly() -> None:

@@ -250,5 +250,5 @@ def _accepts(rule: Rule, params: Mapping[str, Any]) -> None:
 def _try_out(rule: Rule, params: Mapping[str, Any]) -> None:
     """Let the rule refuse its parameters now, on two clients of score 0.5, and not in the middle of a run."""
     _accepts(rule, params)
-    several = [len(p) for p in params.values() if isinstance(p, list | tuple)]
-    rule(np.full((*several[:1], 2), 0.5), np.ones(2), **params)
+    several = np.shape(params.get("eta", 0.0))  # as many etas as scores, in a joint rule
+    rule(np.full((*several, 2), 0.5), np.ones(2), **params)
