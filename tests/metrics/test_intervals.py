@@ -146,6 +146,15 @@ def test_a_metric_outside_the_catalogue_gets_a_symmetric_interval():
     assert 0.08 < (out.high - out.low) / 2 < 0.12
 
 
+def test_equalized_odds_of_one_by_one_rate_alone():
+    apart = [[20, 0, 0, 0], [0, 0, 0, 20], [10, 5, 5, 10]]
+    for halves in (2, intervals.MAX_PAIRED):
+        table = apart + [[10, 0, 0, 10]] * halves
+        low, high, undefined, _ = bootstrap(m.equalized_odds_difference, table)
+        assert undefined < intervals.MAX_UNDEFINED
+        assert 0.5 < low < high == 1.0
+
+
 def test_settings_out_of_range_are_refused():
     table = [[6, 1, 3, 2], [2, 2, 5, 3]]
     with pytest.raises(BadInput, match="replicates must be above 99, got 10"):

@@ -25,8 +25,8 @@ VERDICTS = (OUTSIDE, UNSURE, WITHIN)
 RULE = (
     "within limits: the whole interval lies on the good side of the limit; outside: all of it lies on the bad side; "
     "not enough evidence: the interval holds the limit, or the figure or its interval does not exist. Each interval "
-    "holds by itself, not all of them jointly. The verdict of the audit is the worst one of the pooled population, over "
-    "all attributes and their combination; clients have verdicts of their own beside it."
+    "holds by itself, not all of them jointly. The verdict of the audit is the worst one of the pooled population, "
+    "over attributes and their combination; clients have verdicts of their own beside it."
 )
 
 FEW_ROWS, FEW_POSITIVES = 30, 5

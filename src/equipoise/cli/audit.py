@@ -155,7 +155,6 @@ def show(found: dict[str, Any], most: int = 12) -> None:
         head = ["client", "rows", *(m.replace("_", " ") for m in bounded), "verdict"]
         grid(f"Clients by {found['pooled'][-1]['attribute']}, worst first{cut}", head, rows)
         say(write.POOLED_NOTE)
-    s = found["settings"]
-    say(f"Intervals of gaps: bootstrap from counts, {s['replicates']} replicates, seed {s['seed']}")
+    say(write.intervals(found))
     for bound in found["limits"]:
         say(f"Limit: {bound['metric'].replace('_', ' ')} {bound['sign']} {bound['value']:g} ({bound['origin']})")

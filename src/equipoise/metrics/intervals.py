@@ -192,6 +192,8 @@ def _limits(anatomy: Anatomy, table: Array, drawn: Array, level: float) -> tuple
     for rate in anatomy.rates:
         # A group without the rate has no part in the figure; one that lacks it in a replicate only, none in that one.
         used = ~np.isnan(rate(table))
+        if anatomy.reduction is not worst and used.sum() < 2:
+            continue  # equalized odds of 1 by one rate alone, see there
         centre, replicate = rate(table[used] + SMOOTHING), rate(drawn[:, used])
         if anatomy.reduction is ratio:
             centre, replicate = np.log(centre), _log_rate(rate, drawn[:, used])
