@@ -147,7 +147,7 @@ FAULTS = [
         "audit/judge.py",
         "return OUTSIDE if (interval.high < limit.value if high_is_good else interval.low > limit.value) else UNSURE",
         "return OUTSIDE",
-        ("tests/audit",),
+        ("tests/test_audit.py",),
     ),
     Fault(
         "one row is handed to every client",
