@@ -37,7 +37,7 @@ def list_(folder: Folder = None) -> None:
     for name, task in TASKS.items():
         table.add_row(name, task.title, f"{task.rows:,}", ", ".join(task.groupings), where(task, folder) or "no")
     Console().print(table)
-    typer.echo("\nequipoise data show NAME says what each declares and how to get it; equipoise data fetch NAME downloads it")
+    typer.echo("\nequipoise data show NAME: what it declares and how to get it; equipoise data fetch NAME: download it")
 
 
 @data.command("show")

@@ -12,9 +12,13 @@ import typer
 from . import app
 
 if TYPE_CHECKING:
+    from ..data import Kind
+
+if TYPE_CHECKING:
     pass
 
 LABELS = (r"(y|label|target|class|outcome)$", r".*(label|target|default|outcome|approved|granted|churn|fraud)")
+BAD = r"default|fraud|churn|bad|arrest|recid|reject|denied|dropout"
 GROUPS = r"^(sex|gender|race|ethnicity|age|nationality|religion|disability|marital.*)$"
 CLIENTS = r"^(bank|branch|client|site|institution|hospital|subsidiary|region|state)([ _-]?(id|name))?$"
 
@@ -87,12 +91,13 @@ def own_section(path: Path, label: str | None, positive: str | None, groups: lis
     first, second = values[label]
     one, one_guess = (second, guess) if positive is None else (plain(positive), "")
     other = first if one == second else second
+    bad = re.search(BAD, f"{label} {one}", re.I) is not None
     lines += [
         f"label = {_toml(label)}{label_guess}",
         f"positive = {_toml(one)}{one_guess}    # the value coded 1; the other one is {_toml(other)}",
         "# Which outcome is good for the person? That is another question than which one is coded 1.",
-        f'favourable = {_toml(f"{label} = {one}")}{guess}: say it in words, such as "loan granted"',
-        f'favourable_is = "positive"{guess}: "negative" if the value coded 1 is the bad outcome, such as a default',
+        f'favourable = {_toml(f"{label} = {other if bad else one}")}{guess}: say it in words, such as "loan granted"',
+        f'favourable_is = "{"negative" if bad else "positive"}"{guess}: is the value coded 1 the good outcome?',
         f"sensitive = {_toml(groups)}{group_guess}    # columns that make groups of people",
     ]
     for n in bins:

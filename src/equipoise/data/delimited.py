@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def table(
 
 def choose(columns: Mapping[str, Sequence[str]], keep: Sequence[bool]) -> dict[str, list[str]]:
     """Keep the rows that are marked."""
-    return {name: [c for c, k in zip(cells, keep, strict=True) if k] for name, cells in columns.items()}
+    return {name: list(compress(cells, keep)) for name, cells in columns.items()}
 
 
 def numbers(what: str, cells: Sequence[str], *, missing: bool = False) -> Array:

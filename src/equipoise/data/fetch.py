@@ -91,5 +91,7 @@ def download(task: Task, file: File, target: Path) -> bytes:
         (target / name).unlink(missing_ok=True)
         raise
     if data is None:
-        raise BadInput(f"{file.url} brought {name}, which holds no {file.name}; get it by hand and {where_to_put(task)}")
+        raise BadInput(
+            f"{file.url} brought {name}, which holds no {file.name}; get it by hand and {where_to_put(task)}"
+        )
     return data

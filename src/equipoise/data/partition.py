@@ -227,7 +227,7 @@ def _proportions(rng: np.random.Generator, alpha: float, clients: int) -> Array:
 
 
 def _apportion(shares: Array, n: int) -> Array:
-    """Whole numbers near shares * n that sum to n: floors, the rest to the largest remainders (ties: smallest share)."""
+    """Whole numbers near shares * n that sum to n: floors, the rest to the largest remainders (ties: small shares)."""
     exact = shares / shares.sum() * n
     whole: Array = np.floor(exact).astype(np.int64)
     rest = int(n - whole.sum())

@@ -87,6 +87,7 @@ def _state(get: Get, state: str) -> tuple[dict[str, list[str]], str]:
     }  # folktables' adult_filter; PWGTP >= 1 is a whole number > 0
     keep = np.all([numbers(n, raw[n], missing=True) > bound for n, bound in low.items()], axis=0)
     kept = choose(raw, keep.tolist())
+    kept |= {n: [str(int(float(c))) if c else c for c in kept[n]] for n in FEATURES}  # "00" and "008" are 0 and 8
     kept["PINCP"] = [str(int(float(c) > 50_000)) for c in kept["PINCP"]]
     why = "adult_filter (AGEP > 16, PINCP > 100, WKHP > 0, PWGTP >= 1)"
     return kept, f"{state}: {len(keep):,} rows read, {int((~keep).sum()):,} dropped by {why}"

@@ -27,7 +27,7 @@ def _read(get: Get, options: Mapping[str, Any]) -> Raw:
         if data.startswith(b"|"):
             data = data.partition(b"\n")[2]
         for column, cells in named(name, NAMES, rows_of(name, data, width=len(NAMES))).items():
-            columns[column] += ["" if c == "?" else c for c in cells]
+            columns[column] += ["" if c == "?" else c for c in cells] if "?" in cells else cells
     columns["income"] = [label.removesuffix(".") for label in columns["income"]]
     empty = {name: cells.count("") for name, cells in columns.items() if "" in cells}
     rows = len(columns["age"])
