@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from folder import write_folder
+from folder import dump, write_folder
 
 from equipoise.report import page, write
 from equipoise.report.words import ATTACKED
@@ -129,7 +129,8 @@ def test_means_are_over_the_seeds_in_which_the_figure_exists(folder, text):
 def test_an_undefined_figure_is_a_word_with_its_reason(folder, text):
     why = "no client has attacker_eod: 1 undefined, 0 with a model that predicts one class only"
     assert f'<span class="undefined" title="{why}">undefined</span>' in text
-    assert f"</code>: {why}</li>" in text
+    listed = text[text.index("<h3>Undefined figures</h3>") :].split("</ul>")[0]
+    assert f"<b>Attacker&#39;s EOD</b>: {why}. In <code>german/fairis-eta1.01/k3/seed42</code>" in listed
     assert not re.search(r"(?i)>\s*(nan|null|none|inf|-inf)\s*<", text)
     assert not re.search(r'[dxy12]="[^"]*(nan|None)', text)
 
@@ -206,6 +207,39 @@ def test_a_page_that_would_be_too_large_names_what_it_leaves_out(folder, monkeyp
     assert "Left out to keep this page small:" in small
     assert small.count('<details class="run"') < 12
     assert table_rows(small) == table_rows(text)
+
+
+def test_runs_that_differ_in_clip_or_policy_alone_have_names_of_their_own(tmp_path):
+    folder = write_folder(tmp_path, rules=[("fairis", {"eta": 1.01}), ("fairis", {"eta": 1.01, "x": 1})], odd=False)
+    study, summary = (json.loads((folder / f"{name}.json").read_text()) for name in ("study", "summary"))
+    for about in study["runs"]:
+        about["undefined_policy"] = "worst" if "x" in about["parameters"] else "neutral"
+        about["parameters"].pop("x", None)
+    for row in summary["rows"]:
+        if row["parameters"].pop("x", None):
+            row["clip_norm"] = row["clip_rate"] = None
+            row["undefined"]["clip_rate"] = "updates are not clipped"
+    dump(folder / "study.json", study)
+    dump(folder / "summary.json", summary)
+    names = re.findall(r'<th scope="rowgroup">([^<]*)', page(folder))
+    assert names[:2] == [
+        "fairis (eta 1.01, undefined neutral, clip calibrated)",
+        "fairis (eta 1.01, undefined worst, clip none)",
+    ]
+
+
+def test_rules_that_judge_nobody_show_no_score(folder):
+    path = folder / "rounds.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if "weights" in line and "fairis" not in line["run"]:
+            line["scores"] = line["raw_scores"] = [0.0] * len(line["clients"])
+    before = path.read_text()
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    try:
+        assert page(folder).count('aria-label="Score of each client') == 4
+    finally:
+        path.write_text(before)
 
 
 def test_honest_federation_has_no_attack_columns(tmp_path):

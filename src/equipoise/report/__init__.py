@@ -71,7 +71,7 @@ def write(folder: Path, out: Path | None = None) -> Path:
 
 def _sections(records: Folder, template: Any) -> tuple[list[str], list[str]]:
     """Render every run by itself until the page is full; return the sections and the names of runs left out."""
-    named = words.labels(records.rows, records.abouts)
+    named = words.labels(records)
     sections: list[str] = []
     left_out: list[str] = []
     size = 0

@@ -12,6 +12,7 @@ from ..types import Array
 from . import ink, plots
 from .folder import About, Line, Row
 from .plots import Dot, Mark, Series
+from .words import JUDGES_NOBODY
 
 NAMED_UP_TO = 12
 """With more clients than these the honest ones are thin grey lines without a name; attackers keep theirs."""
@@ -33,7 +34,9 @@ def over_rounds(about: About, row: Row, rounds: Sequence[Line], control: Sequenc
     """Return the charts over rounds of one run; those without records are left out."""
     trained = [line for line in rounds if not line.closing]
     ids = members(rounds)
-    figures = [_weights(about, trained, ids), _scores(about, trained, ids), _against(about, row, trained, ids)]
+    figures = [_weights(about, trained, ids)]
+    if row.rule not in JUDGES_NOBODY:
+        figures += [_scores(about, trained, ids), _against(about, row, trained, ids)]
     figures += [*_fairness(about, rounds, ids, control), _norms(about, trained, ids)]
     return [f for f in figures if f is not None]
 

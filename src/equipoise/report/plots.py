@@ -18,7 +18,7 @@ from .ink import BLUE, TOP, Scale, n, number, text
 
 __all__ = ["Dot", "Mark", "Series", "dots", "lines", "scatter"]
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT = 420, 232, 36, 312
+_WIDTH, _HEIGHT, _LEFT, _RIGHT = 424, 232, 36, 304
 """Size of a chart over rounds and where its drawing begins and ends; names of lines stand to the right of it."""
 _BASE = _HEIGHT - 36
 
@@ -127,7 +127,7 @@ def scatter(
     curve: Sequence[tuple[float, float]] = (),
     curve_label: str = "",
 ) -> str:
-    """Draw points with x in 0..1 and, where there is one, the curve that they ought to lie on.
+    """Draw points and, where there is one, the curve that they ought to lie on; the x scale holds at least 0..1.
 
     Examples
     --------
@@ -136,8 +136,9 @@ def scatter(
     (1, True)
     """
     bottom, top = ink.bounds([y for _, y, *_ in points] + [y for _, y in curve], 0.0, None)
-    across, up = Scale(-0.03, 1.03, _LEFT, _RIGHT), Scale(bottom, top, _BASE, TOP)
-    out = [_axes(across, up, [0, 0.25, 0.5, 0.75, 1], x_label, y_label)]
+    left, right = ink.bounds([x for x, *_ in points], 0.0, 1.0)
+    across, up = Scale(left - 0.03, right + 0.03, _LEFT, _RIGHT), Scale(bottom, top, _BASE, TOP)
+    out = [_axes(across, up, ink.ticks(left, right), x_label, y_label)]
     if curve:
         out.append('<path class="curve" d="M' + "L".join(f"{n(across(a))} {n(up(b))}" for a, b in curve) + '"/>')
     look = lambda p: (not p.faint, p.colour)  # noqa: E731 (faint ones first, so that strong ones lie above)

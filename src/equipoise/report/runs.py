@@ -8,7 +8,7 @@ from typing import Any
 from . import charts
 from .folder import About, Folder, Line, Row
 from .ink import number
-from .words import FORMULAS, counted, listed, settings
+from .words import FORMULAS, JUDGES_NOBODY, counted, listed, settings
 
 LISTED_UP_TO = 40
 """With more clients than these the last round shows the attackers and the heaviest; clients.csv has all."""
@@ -30,12 +30,12 @@ def view(folder: Folder, row: Row, label: str) -> dict[str, Any]:
         "clip": row.clip_norm,
         "figures": charts.over_rounds(about, row, rounds, folder.lines.get(row.control or "", [])),
         "groups": charts.groups(about, rounds),
-        "last": last_round(about, rounds),
+        "last": last_round(about, rounds, judged=row.rule not in JUDGES_NOBODY),
         "events": events(about, rounds),
     }
 
 
-def last_round(about: About, rounds: Sequence[Line]) -> dict[str, Any] | None:
+def last_round(about: About, rounds: Sequence[Line], judged: bool = True) -> dict[str, Any] | None:
     """Return the table of the last round of training: who got which weight, and why."""
     trained = [line for line in rounds if not line.closing]
     if not trained:
@@ -48,6 +48,7 @@ def last_round(about: About, rounds: Sequence[Line]) -> dict[str, Any] | None:
     return {
         "round": line.round,
         "rows": [_client_row(about, line, k) for k in shown],
+        "judged": judged,
         "left_out": len(everyone) - len(shown),
         "note": line.note,
         "kept": line.kept,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from .folder import About, Folder
 from .ink import number
-from .summary import Cell, mean, reasons
+from .summary import Cell, defined, mean, reasons
 from .words import ATTACKS, counted, listed
 
 
@@ -48,7 +48,15 @@ def _outcome(cell: Cell, key: str, what: str, best_at: int, about: str) -> str:
     text = f"{who} ended with {what} {number(best)} under {under}"
     text += f", the best rule, and {number(worst)} under {other}, the worst" if number(best) != number(worst) else ""
     free = sorted(v for rows in cell.controls.values() if (v := mean(rows, key)) is not None)
-    return f"{text}{f'; without the attack it was {_span(free)}' if free else ''} ({about})."
+    text += f"; without the attack it was {_span(free)}" if free else ""
+    text += "; the ranges over seeds overlap, so that order is not certain" if _overlap(cell, key, under, other) else ""
+    return f"{text} ({about})."
+
+
+def _overlap(cell: Cell, key: str, one: str, other: str) -> bool:
+    """Say whether the seeds of two rules give figures whose ranges overlap; one seed has no range."""
+    a, b = defined(cell.rules[one], key), defined(cell.rules[other], key)
+    return one != other and min(len(a), len(b)) > 1 and max(a) >= min(b) and max(b) >= min(a)
 
 
 def _stealth(cell: Cell) -> str:
@@ -56,8 +64,9 @@ def _stealth(cell: Cell) -> str:
     if not gaps:
         return ""
     own = f", while its EOD is {_span([v for v, _ in bias])}" if bias else ""
+    rules = ", depending on the rule" if len(cell.rules) > 1 else ""
     text = f"The attacker's own accuracy lies {_span([v for v, _ in gaps])} away from what the same client reaches"
-    return f"{text} without the attack{own}. The smaller that distance, the less accuracy alone betrays the attack."
+    return f"{text} without the attack{own}{rules}. The smaller that distance, the less accuracy betrays the attack."
 
 
 def _ranked(cell: Cell, key: str) -> list[tuple[float, str]]:
@@ -92,7 +101,8 @@ def _each(words: Iterable[str], between: str = "; ") -> str:
 
 
 def _groups(about: About) -> str:
-    return f"{about.sensitive}: {listed(about.group_names)}" if about.sensitive else listed(about.group_names)
+    names = listed([f"“{name}”" for name in about.group_names])
+    return f"{about.sensitive}: {names}" if about.sensitive else names
 
 
 def _attack(cell: Cell) -> str:

@@ -31,7 +31,7 @@ class Cell:
 
 def cells(folder: Folder) -> list[Cell]:
     """Group the rows of the summary by what makes them comparable, in the order of the summary."""
-    named = labels(folder.rows, folder.abouts)
+    named = labels(folder)
     controls = {row.control for row in folder.rows if row.control}
     by_run = {row.run: row for row in folder.rows}
     grouped: dict[tuple[Any, ...], list[Row]] = {}
@@ -133,8 +133,8 @@ def _picture(
     for label, runs in cell.rules.items():
         average = mean(runs, key)
         several = len(runs) > 1
-        marks = []
-        for row in runs:
+        marks = [] if average is not None else [plots.Mark(None, colour=colour, title=_why(runs, key))]
+        for row in runs if average is not None else []:
             value = getattr(row, key)
             title = f"seed {row.seed}: {ink.number(value)}"
             marks.append(plots.Mark(value, colour=colour, faint=several, title=title))
@@ -150,15 +150,19 @@ def reasons(row: Row) -> dict[str, str]:
     return {key: row.undefined.get(key, "no reason recorded") for key in shown if getattr(row, key) is None}
 
 
-def undefined(folder: Folder) -> list[tuple[str, str, str]]:
-    """List every undefined figure that the page shows: run, figure, reason."""
+def undefined(folder: Folder) -> list[tuple[str, str, list[str]]]:
+    """List every undefined figure that the page shows: figure, reason, runs that share both."""
     heads = {c.key: c.head for c in ATTACKED}
-    return [(row.run, heads[key], why) for row in folder.rows for key, why in reasons(row).items()]
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in folder.rows:
+        for key, why in reasons(row).items():
+            found.setdefault((heads[key], why), []).append(row.run)
+    return [(head, why, runs) for (head, why), runs in found.items()]
 
 
 def rules(folder: Folder) -> list[tuple[str, str, str]]:
     """List the rules of the folder once each: name, formula, settings."""
-    named = labels(folder.rows, folder.abouts)
+    named = labels(folder)
     found: dict[str, tuple[str, str, str]] = {}
     for row in folder.rows:
         about, label = folder.abouts[row.run], named[row.run]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..checks import BadInput
-from .folder import About, Row
+from .folder import About, Folder, Row
 
 
 class Column(NamedTuple):
@@ -94,14 +94,18 @@ ATTACKS = {
 }
 
 ALWAYS = ("eta", "beta")
+"""Parameters that stand in the name of a rule even where all runs have the same."""
+JUDGES_NOBODY = frozenset({"uniform", "fedavg"})
+"""Rules that look at no score: what a record holds in its place means nothing and is not shown."""
 
 
-def labels(rows: Sequence[Row], abouts: dict[str, About]) -> dict[str, str]:
+def labels(folder: Folder) -> dict[str, str]:
     """Return run -> a name of its rule that tells it from the other rules of the folder.
 
-    It holds the parameters that matter (eta, beta) and those in which two rows of the same rule differ.
+    It holds the parameters that matter (eta, beta) and whatever else two rows of the same rule differ in.
     """
-    given = {row.run: {**row.parameters, "undefined": abouts[row.run].undefined_policy} for row in rows}
+    rows = folder.rows
+    given = {r.run: {**r.parameters, "undefined": _policy(r, folder), "clip": _clip(r, folder)} for r in rows}
     out = {}
     for row in rows:
         mine = given[row.run]
@@ -112,10 +116,25 @@ def labels(rows: Sequence[Row], abouts: dict[str, About]) -> dict[str, str]:
     return out
 
 
+def _policy(row: Row, folder: Folder) -> str | None:
+    """Say what the rule makes of an undefined score, if it looks at scores."""
+    return None if row.rule in JUDGES_NOBODY else folder.abouts[row.run].undefined_policy
+
+
+def _clip(row: Row, folder: Folder) -> str:
+    """Say how updates are clipped: not, at a given length, or at one calibrated for each federation."""
+    if row.clip_norm is None:
+        return "none"
+    study = folder.study.get("study", folder.study)
+    asked = study.get("clip", {}).get("norm", []) if isinstance(study.get("clip", {}), dict) else []
+    given = asked if isinstance(asked, list) else [asked]
+    return short(row.clip_norm) if row.clip_norm in given else "calibrated"
+
+
 def settings(row: Row, about: About) -> str:
     """Return the parameters of a run's rule, and what it makes of an undefined score."""
     told = [f"{k} = {short(v)}" for k, v in row.parameters.items() if v is not None]
-    if about.undefined_policy and row.rule not in ("uniform", "fedavg"):
+    if about.undefined_policy and row.rule not in JUDGES_NOBODY:
         told.append(f"an undefined score: {about.undefined_policy}")
     return ", ".join(told)
 
