@@ -88,11 +88,11 @@ def _sections(records: Folder, template: Any) -> tuple[list[str], list[str]]:
 
 def _context(records: Folder) -> dict[str, Any]:
     cells = summary.cells(records)
-    study = records.study.get("study", records.study)
+    name = str(records.setting("name") or records.path.resolve().name)
     several = len(cells) > 1
     return {
-        "name": str(study.get("name") or records.path.resolve().name),
-        "description": study.get("description") or "",
+        "name": name,
+        "description": records.setting("description") or "",
         "facts": story.facts(records, cells),
         "cells": [
             {
@@ -112,7 +112,7 @@ def _context(records: Folder) -> dict[str, Any]:
         "undefined": summary.undefined(records),
         "notes": records.notes,
         "log": [str(line) for line in records.study.get("log", [])],
-        "reproduction": summary.reproduction(records, str(study.get("name") or "study.toml")),
+        "reproduction": summary.reproduction(records, name),
         "hashes": records.hashes,
         "version": __version__,
     }

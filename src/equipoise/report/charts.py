@@ -69,9 +69,9 @@ def _styles(about: About, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
         else:
             one_for_all = f"{len(honest)} honest clients" if i == 0 else about.name(k)
             out[k] = {"label": one_for_all, "colour": ink.PALE, "width": 0.8, "labelled": i == 0}
-    for k in ids:
-        if k in about.adversaries:
-            out[k] = {"label": f"{about.name(k)}, attacker", "colour": ink.VERMILION, "dashed": True, "width": 2.2}
+    for i, k in enumerate(k for k in ids if k in about.adversaries):
+        name = f"{about.name(k)}, attacker"
+        out[k] = {"label": name, "colour": ink.VERMILION, "dashed": True, "width": 2.2, "square": i % 2 == 1}
     return out
 
 

@@ -146,6 +146,13 @@ class Folder:
     hashes: dict[str, str]
     notes: list[str]
 
+    def setting(self, *path: str) -> Any:
+        """Return a value of the resolved study, by its place in the study file; None if it is not there."""
+        value: Any = self.study.get("study", self.study)
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
 
 _REMEDY = "restore the file, or write the folder again with `equipoise run`"
 _NEEDED = ("study.json", "rounds.jsonl", "summary.json")

@@ -176,12 +176,13 @@ def dots(
     >>> svg.count('class="bar"'), svg.count('class="open"'), "n 12" in svg
     (1, 1, True)
     """
-    left, right = 124, _WIDTH - (76 if any(note for *_, note in rows) else 14)
+    longest = max(len(name) for name, *_ in rows)
+    left, right = min(max(124, 6 * longest + 16), 216), _WIDTH - (76 if any(note for *_, note in rows) else 14)
     drawn = [v for _, marks, _ in rows for m in marks for v in (m.value, m.low, m.high) if v is not None]
     across = Scale(*ink.bounds([*drawn, *([reference[0]] if reference else [])], low, high), left, right)
     heights = [14 + 11 * (len(marks) if spread else 1) for _, marks, _ in rows]
     floor = TOP + sum(heights)
-    at = ink.ticks(across.low, across.high)
+    at = ink.ticks(across.low, across.high, max(2, (right - left) // 56))
     out = [f'<path class="grid" d="{"".join(f"M{n(across(t))} {TOP}V{floor}" for t in at)}"/>']
     out += [text("tick", across(t), floor + 14, ink.tick(t), "middle") for t in at]
     if reference:
@@ -192,7 +193,7 @@ def dots(
     for (name, marks, note), height in zip(rows, heights, strict=True):
         middle = y + height / 2
         out.append(f'<path class="row" d="M{left} {y + height}H{right}"/>')
-        out.append(text("rowname", left - 8, middle + 3.5, name, "end", longest=20))
+        out.append(text("rowname", left - 8, middle + 3.5, name, "end", longest=34))
         out.append(text("small", right + 12, middle + 3.5, note))
         missing = 0
         for i, m in enumerate(marks):

@@ -85,7 +85,7 @@ def facts(folder: Folder, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     out = [("Data", _each(row.data for row in rows)), ("Groups compared", _each(map(_groups, abouts)))]
     out.append(("Favourable outcome", _each(a.favourable or "not stated" for a in abouts)))
     out.append(("Clients", f"K = {_each(str(row.clients) for row in rows)}"))
-    out.append(("Attack", _each(_attack(c) for c in cells if c.adversary) or "none: every client is honest"))
+    out.append(("Attack", _each(_attack(c, folder) for c in cells if c.adversary) or "none: every client is honest"))
     out.append(("Rules", _each((label for c in cells for label in c.rules), ", ")))
     rounds = max(sum(not line.closing for line in folder.lines[row.run]) for row in rows)
     controls = len({row.control for row in rows if row.control})
@@ -105,7 +105,9 @@ def _groups(about: About) -> str:
     return f"{about.sensitive}: {names}" if about.sensitive else names
 
 
-def _attack(cell: Cell) -> str:
+def _attack(cell: Cell, folder: Folder) -> str:
     who = listed([cell.about.name(k) for k in cell.about.adversaries])
     strength = f" (strength {cell.strength:g})" if cell.strength is not None else ""
-    return f"{who} {ATTACKS.get(str(cell.adversary), f'plays {cell.adversary}')}{strength}"
+    longer = folder.setting("adversary", "inflate")
+    more = f", and multiplies its update by {longer:g}" if isinstance(longer, int | float) and longer != 1 else ""
+    return f"{who} {ATTACKS.get(str(cell.adversary), f'plays {cell.adversary}')}{strength}{more}"

@@ -125,8 +125,7 @@ def _clip(row: Row, folder: Folder) -> str:
     """Say how updates are clipped: not, at a given length, or at one calibrated for each federation."""
     if row.clip_norm is None:
         return "none"
-    study = folder.study.get("study", folder.study)
-    asked = study.get("clip", {}).get("norm", []) if isinstance(study.get("clip", {}), dict) else []
+    asked = folder.setting("clip", "norm")
     given = asked if isinstance(asked, list) else [asked]
     return short(row.clip_norm) if row.clip_norm in given else "calibrated"
 
