@@ -55,7 +55,8 @@ class Chunk:
     Attributes
     ----------
     rows : (T, S, B) places in the pool
-    valid : (T, S) how many of the B are real; the rest has weight 0
+    valid : (T, S) how many of the B are real; the rest has weight 0. A slot that has finished keeps one row, so that
+        what it computes is finite while nobody uses it
     y, group, weight : (T, S, B)
     steps : local steps of each slot, falling
     coefficients, news : name -> (S,)
@@ -83,7 +84,7 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
     slots, plans = [slots[i] for i in order], [plans[i] for i in order]
     longest, width = plans[0][0].shape
     rows = np.zeros((longest, len(slots), width), np.int64)
-    valid = np.zeros((longest, len(slots)), np.int64)
+    valid = np.ones((longest, len(slots)), np.int64)
     for i, (slot, (chosen, real)) in enumerate(zip(slots, plans, strict=True)):
         rows[: len(chosen), i] = chosen
         rows[:, i] += slot.rows.start

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -42,35 +43,28 @@ def logits_of(module: nn.Module, tensors: Named, x: Tensor) -> Tensor:
     return out.squeeze(-1) if out.dim() == 2 else out
 
 
-def differentiated(run: Callable[[Named, Tensor], Tensor], params: Named, grads: Named) -> Passes:
-    """Return the passes of a stacked forward whose backward is torch's own."""
-    leaves = {n: p.detach().requires_grad_() for n, p in params.items()}
-    filled, listed = [grads[n] for n in params], list(leaves.values())
-    last: list[Tensor] = []
-
-    def forward(x: Tensor) -> Tensor:
-        with torch.enable_grad():
-            last[:] = [run(leaves, x)]
-        return last[0].detach()
-
-    def backward(slope: Tensor) -> None:
-        torch._foreach_copy_(filled, torch.autograd.grad(last.pop(), listed, slope))
-
-    return Passes(forward, backward)
-
-
 class _Batched(nn.Module):
-    """A Linear of S clients; its tensors are set from outside."""
+    """A Linear of S clients with weights (S, in, out) set from outside; it remembers what came in and what went out."""
 
     weight: Any = None
     bias: Any = None
+    taken: Any = None
+    given: Any = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
+        if self.given is not None:
+            raise BadInput("engine 'swap' takes each Linear once in a forward; use engine 'auto'")
+        self.taken = x.detach()
+        out = torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
+        self.given = out if out.requires_grad else out.requires_grad_()
+        return self.given  # type: ignore[no-any-return]
 
 
 def swap(module: nn.Module) -> Stacking:
-    """Replace every Linear by ``baddbmm`` with weights kept (S, in, out)."""
+    """Replace every Linear by ``baddbmm`` with weights kept (S, in, out).
+
+    torch differentiates down to the layers' outputs; the weights' gradients are written into their places from there.
+    """
     twin = copy.deepcopy(module).train()
     layers: dict[str, _Batched] = {}
     if isinstance(twin, nn.Linear):
@@ -78,26 +72,38 @@ def swap(module: nn.Module) -> Stacking:
     for path, layer in list(twin.named_modules()):
         if type(layer) is nn.Linear:
             parent, _, name = path.rpartition(".")
-            layers[path] = _Batched()
-            setattr(twin.get_submodule(parent), name, layers[path])
+            layers[f"{path}."] = _Batched()
+            setattr(twin.get_submodule(parent), name, layers[f"{path}."])
         elif list(layer.parameters(recurse=False)):
             raise BadInput(f"engine 'swap' knows Linear layers only, not {type(layer).__name__}; use engine 'auto'")
-    dot = {path: f"{path}." if path else "" for path in layers}
 
-    def run(params: Named, x: Tensor) -> Tensor:
-        for path, layer in layers.items():
-            bias = params.get(dot[path] + "bias")
-            layer.weight, layer.bias = params[dot[path] + "weight"], None if bias is None else bias.unsqueeze(1)
-        out: Tensor = twin(x)
-        return out.squeeze(-1) if out.dim() == 3 else out
+    def bind(params: Named, grads: Named) -> Passes:
+        last: list[Tensor] = []
 
-    return Stacking(
-        frozenset(dot[path] + "weight" for path in layers), lambda params, grads: differentiated(run, params, grads)
-    )
+        def forward(x: Tensor) -> Tensor:
+            for path, layer in layers.items():
+                bias = params.get(path + "bias")
+                layer.weight, layer.bias = params[path + "weight"].detach(), None if bias is None else bias.unsqueeze(1)
+                layer.given = None
+            with torch.enable_grad():
+                out: Tensor = twin(x)
+            last[:] = [out.squeeze(-1) if out.dim() == 3 else out]
+            return last[0].detach()
+
+        def backward(slope: Tensor) -> None:
+            outs = [layer.given for layer in layers.values()]
+            for (path, layer), back in zip(layers.items(), torch.autograd.grad(last.pop(), outs, slope), strict=True):
+                torch.bmm(layer.taken.mT, back, out=grads[path + "weight"])
+                if layer.bias is not None:
+                    torch.sum(back, 1, out=grads[path + "bias"])
+
+        return Passes(forward, backward)
+
+    return Stacking(frozenset(path + "weight" for path in layers), bind)
 
 
 def vmap(module: nn.Module) -> Stacking:
-    """Let torch lift the module's forward over the slot axis."""
+    """Let torch lift the module's forward over the slot axis; the gradient stays plain autograd."""
     twin = copy.deepcopy(module).train()
 
     def one(tensors: Named, x: Tensor) -> Tensor:
@@ -105,11 +111,31 @@ def vmap(module: nn.Module) -> Stacking:
 
     lifted = torch.vmap(one)
 
-    def run(params: Named, x: Tensor) -> Tensor:
-        out: Tensor = lifted(dict(params), x)
-        return out
+    def bind(params: Named, grads: Named) -> Passes:
+        leaves = {n: p.detach().requires_grad_() for n, p in params.items()}
+        filled, listed = [grads[n] for n in params], list(leaves.values())
+        last: list[Tensor] = []
 
-    return Stacking(frozenset(), lambda params, grads: differentiated(run, params, grads))
+        def forward(x: Tensor) -> Tensor:
+            with torch.enable_grad():
+                last[:] = [lifted(leaves, x)]
+            return last[0].detach()
+
+        def backward(slope: Tensor) -> None:
+            torch._foreach_copy_(filled, torch.autograd.grad(last.pop(), listed, slope))
+
+        return Passes(forward, backward)
+
+    return Stacking(frozenset(), bind)
+
+
+def whole_lines(parts: Parts) -> bool:
+    """Say whether all matrices of a client fill whole cache lines.
+
+    torch lays gradients of S clients side by side, and a product's last bits depend on how its result is aligned in
+    memory: with odd sizes they would depend on a client's place among the others.
+    """
+    return all(prod(shape) % 16 == 0 for shape in parts.whole.shapes if len(shape) > 1)
 
 
 def chain(module: nn.Module) -> Stacking:
@@ -161,12 +187,22 @@ def chain(module: nn.Module) -> Stacking:
 
 
 def agrees(module: nn.Module, stacking: Stacking, x: Tensor) -> bool:
-    """Compare logits and gradients with the module's own, on two different clients in float64."""
+    """Compare logits and gradients with the module's own, on two different clients in float64.
+
+    The module sees each client's rows in two parts, so that one whose rows see each other does not agree: in a stacked
+    batch they would see the padding too.
+    """
     module = copy.deepcopy(module).double().train()
     x = x.expand(2, *x.shape[1:])[:2].double() if len(x) == 1 else x[:2].double()
     given = {n: p.detach() for n, p in module.named_parameters()}
     mine = [{n: (p * (1 + k / 8) + k / 64).requires_grad_() for n, p in given.items()} for k in range(2)]
-    right = torch.stack([logits_of(module, p, rows) for p, rows in zip(mine, x, strict=True)])
+    cut = (x.shape[1] + 1) // 2
+    right = torch.stack(
+        [
+            torch.cat([logits_of(module, p, part) for part in torch.split(rows, cut)])
+            for p, rows in zip(mine, x, strict=True)
+        ]
+    )
     pull = torch.linspace(-1, 1, right.numel(), dtype=right.dtype).view_as(right)
     own = [torch.autograd.grad((z * w).sum(), list(p.values())) for z, w, p in zip(right, pull, mine, strict=True)]
     both = {n: torch.stack([p[n].detach() for p in mine]) for n in given}
@@ -186,7 +222,8 @@ def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Stacking
     """Return the first stacking that agrees with the module on ``x`` (S, B, f); None means the loop.
 
     Convolutions take the loop: on a CPU stacking them is 1.5 to 2 times slower. So do modules with buffers or frozen
-    parameters, and all whose forward draws random numbers (they never agree with themselves).
+    parameters, all whose forward draws random numbers (they never agree with themselves), and those that only ``vmap``
+    could take but whose matrices do not fill whole cache lines.
     """
     plain = set(parts.whole.names) == parts.trained and not parts.counters
     convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
@@ -195,6 +232,8 @@ def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Stacking
     if not plain:
         raise BadInput(f"engine {engine!r} cannot train a module with buffers or frozen parameters; use engine 'loop'")
     ways = {"chain": chain, "swap": swap, "vmap": vmap}
+    if engine == "auto" and not whole_lines(parts):
+        del ways["vmap"]
     for make in ways.values() if engine == "auto" else (ways[engine],):
         try:
             stacking = make(module)

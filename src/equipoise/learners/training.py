@@ -78,12 +78,12 @@ class Stack:
         """
         grads = [torch.zeros_like(p) for p in params]
         received = self.views([p.clone() for p in params], len(params[0]))
-        width, same = -1, len(chunk.rows) == 1
+        before, same = -1, len(chunk.rows) == 1
         least = min(2, len(chunk.slots))  # two do not become one, whose bits differ
         for step in range(max(chunk.steps)):
             at, active = 0 if same else step, chunk.active(step)
-            if max(active, least) != width:  # at first, and when some slots have finished
-                width = max(active, least)
+            if active != before:  # at first, and when some slots have finished
+                before, width = active, max(active, least)
                 passes = self.stacking.bind(self.views(params, width), slots := self.views(grads, width))
                 now = {n: t.requires_grad_() for n, t in self.views(params, width).items()}
                 anchor = {n: received[n][:width] for n in self.parts.shared.names}
