@@ -90,7 +90,7 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
         rows[:, i] += slot.rows.start
         valid[: len(real), i] = real
     at, full = torch.from_numpy(rows), torch.from_numpy(valid)
-    weight = pool.weight[at]
+    y, group, weight = (c.index_select(0, at.view(-1)).view(at.shape) for c in (pool.y, pool.group, pool.weight))
     if valid.min() < width:
         weight = torch.where(torch.arange(width) < full[:, :, None], weight, torch.zeros((), dtype=pool.dtype))
 
@@ -104,8 +104,8 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
         list(slots),
         at,
         full,
-        pool.y[at],
-        pool.group[at],
+        y,
+        group,
         weight,
         [recipe.steps if recipe.batch is None else len(p[1]) for p in plans],
         {n: c for n, c in coefficients.items() if bool((c != 0).any())},
@@ -141,24 +141,32 @@ def loss(local: Local, coefficients: Mapping[str, Tensor], terms: Mapping[str, T
     return total
 
 
-def slopes(
-    local: Local, coefficients: Mapping[str, Tensor], terms: Mapping[str, Term], params: Mapping[str, Tensor]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss's gradient with respect to the logits (S, B), and to those ``params`` that a term reads itself.
+Slopes = Callable[[Local, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+
+
+def slopes(coefficients: Mapping[str, Tensor], terms: Mapping[str, Term]) -> Slopes:
+    """Return (local, params) -> the loss's gradient with respect to logits (S, B) and to params that a term reads.
 
     A term may bring its own derivative, ``term.slope(local) -> (S, B)``, which saves the way through autograd; the
     others are differentiated by torch.
     """
-    closed = {n: c for n, c in coefficients.items() if hasattr(terms[n], "slope")}
-    slope = torch.zeros(())
-    for name, c in closed.items():
-        own = c.unsqueeze(1) * terms[name].slope(local)  # type: ignore[attr-defined]
-        slope = slope + torch.where(c.unsqueeze(1) != 0, own, torch.zeros((), dtype=own.dtype))
+    closed = {n: c.unsqueeze(1) for n, c in coefficients.items() if hasattr(terms[n], "slope")}
+    scales = [(terms[n].slope, None if bool((c == 1).all()) else c) for n, c in closed.items()]  # type: ignore[attr-defined]
     rest = {n: c for n, c in coefficients.items() if n not in closed}
-    if not rest:
-        return slope, {}
-    logits = local.logits.detach().requires_grad_()
-    total = loss(replace(local, logits=logits), rest, terms)
-    first, *others = torch.autograd.grad(total, [logits, *params.values()], allow_unused=True)
-    direct = {n: g for n, g in zip(params, others, strict=True) if g is not None}
-    return slope if first is None else slope + first, direct
+
+    def at(local: Local, params: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        parts: list[Tensor] = []
+        for own, c in scales:
+            part = own(local)
+            parts.append(part if c is None else torch.where(c != 0, c * part, torch.zeros((), dtype=c.dtype)))
+        direct: dict[str, Tensor] = {}
+        if rest:
+            with torch.enable_grad():
+                logits = local.logits.detach().requires_grad_()
+                total = loss(replace(local, logits=logits), rest, terms)
+            first, *others = torch.autograd.grad(total, [logits, *params.values()], allow_unused=True)
+            direct = {n: g for n, g in zip(params, others, strict=True) if g is not None}
+            parts.append(torch.zeros_like(logits) if first is None else first)
+        return sum(parts[1:], parts[0]), direct
+
+    return at

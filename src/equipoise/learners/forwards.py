@@ -24,7 +24,10 @@ Named = Mapping[str, Tensor]
 
 
 class Passes(NamedTuple):
-    """``forward``: x (S, B, f) -> logits (S, B), no graph; ``backward``: their gradient (S, B) -> the parameters'."""
+    """``forward``: x (S, B, f) -> logits (S, B); ``backward``: their gradient (S, B) -> the parameters'.
+
+    Called in turn and under ``torch.no_grad``.
+    """
 
     forward: Callable[[Tensor], Tensor]
     backward: Callable[[Tensor], None]
@@ -87,7 +90,7 @@ def swap(module: nn.Module) -> Stacking:
                 layer.given = None
             with torch.enable_grad():
                 out: Tensor = twin(x)
-            last[:] = [out.squeeze(-1) if out.dim() == 3 else out]
+                last[:] = [out.squeeze(-1) if out.dim() == 3 else out]
             return last[0].detach()
 
         def backward(slope: Tensor) -> None:
@@ -155,7 +158,6 @@ def chain(module: nn.Module) -> Stacking:
         backs: list[Tensor] = []
         ins: list[Tensor] = []
 
-        @torch.no_grad()  # type: ignore[untyped-decorator, unused-ignore]
         def forward(x: Tensor) -> Tensor:
             if not outs or outs[0].shape[1] != x.shape[1]:
                 outs[:] = [x.new_empty(*x.shape[:2], w.shape[2]) for w in weights]
@@ -170,7 +172,6 @@ def chain(module: nn.Module) -> Stacking:
                     outs[i].relu_()
             return outs[-1].squeeze(-1)
 
-        @torch.no_grad()  # type: ignore[untyped-decorator, unused-ignore]
         def backward(slope: Tensor) -> None:
             back = slope.unsqueeze(-1)
             for i in reversed(range(len(weights))):
@@ -209,10 +210,11 @@ def agrees(module: nn.Module, stacking: Stacking, x: Tensor) -> bool:
     kept = {n: b.mT.contiguous() if n in stacking.turned else b for n, b in both.items()}
     grads = {n: torch.zeros_like(b) for n, b in kept.items()}
     passes = stacking.bind(kept, grads)
-    got = passes.forward(x)
-    if got.shape != right.shape:
-        return False
-    passes.backward(pull)
+    with torch.no_grad():
+        got = passes.forward(x)
+        if got.shape != right.shape:
+            return False
+        passes.backward(pull)
     found = [g.mT if n in stacking.turned else g for n, g in grads.items()]
     pairs = [(got, right), *((f, torch.stack(o)) for f, o in zip(found, zip(*own, strict=True), strict=True))]
     return all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in pairs)

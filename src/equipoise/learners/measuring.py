@@ -14,6 +14,9 @@ from .batches import Pool
 from .forwards import logits_of
 from .parts import Parts, split
 
+BLOCK = 4096
+"""Rows measured at a time, few enough for their activations to stay in the cache."""
+
 Count = Callable[[Array, Array, Array, int], Array]
 """(y, yhat, group, G) -> (G, 4) integers, columns tp fp tn fn."""
 
@@ -54,7 +57,10 @@ def measure(
             rows = pool.place(shard)
             tensors = {n: t[0] for n, t in split(parts.whole, models[when][k : k + 1]).items()}
             with torch.inference_mode():
-                yhat = (logits_of(module, tensors, pool.x[rows]) > 0).numpy() if len(shard.y) else np.zeros(0, bool)
+                logits = (
+                    [logits_of(module, tensors, x) for x in torch.split(pool.x[rows], BLOCK)] if len(shard.y) else []
+                )
+            yhat = (torch.cat(logits) > 0).numpy() if logits else np.zeros(0, bool)
             found = count(np.asarray(shard.y), yhat, np.asarray(shard.group), work.federation.groups)
             table.append(found)
             if once:

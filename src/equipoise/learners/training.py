@@ -65,7 +65,8 @@ class Stack:
         """Train all slots of a chunk side by side, from ``start`` to ``end``."""
         at = [s.row for s in chunk.slots]
         params, memory = self.pack(table.start[at]), [self.pack(m[at]) for m in table.state.values()]
-        self.descend(chunk, params, memory, chunk.slots[0].taken)
+        with torch.no_grad():
+            self.descend(chunk, params, memory, chunk.slots[0].taken)
         table.end[at] = self.unpack(params)
         for old, new in zip(table.state.values(), memory, strict=True):
             old[at] = self.unpack(new)
@@ -76,27 +77,29 @@ class Stack:
 
         One gradient serves all slots, that of the sum of their losses: no slot's loss depends on another's parameters.
         """
+        turned, x = self.stacking.turned, torch.zeros(0)
         grads = [torch.zeros_like(p) for p in params]
         received = self.views([p.clone() for p in params], len(params[0]))
         before, same = -1, len(chunk.rows) == 1
         least = min(2, len(chunk.slots))  # two do not become one, whose bits differ
         for step in range(max(chunk.steps)):
-            at, active = 0 if same else step, chunk.active(step)
+            active = chunk.active(step)
             if active != before:  # at first, and when some slots have finished
                 before, width = active, max(active, least)
                 passes = self.stacking.bind(self.views(params, width), slots := self.views(grads, width))
                 now = {n: t.requires_grad_() for n, t in self.views(params, width).items()}
-                anchor = {n: received[n][:width] for n in self.parts.shared.names}
-                coefficients = {n: c[:width] for n, c in chunk.coefficients.items()}
+                seen = Turned(now, turned)
+                anchor = Turned({n: received[n][:width] for n in self.parts.shared.names}, turned)
+                slopes_at = slopes({n: c[:width] for n, c in chunk.coefficients.items()}, self.terms)
                 news = {n: v[:width] for n, v in chunk.news.items()}
                 moving = [[t[:active] for t in kept] for kept in (params, grads, *memory)]
+                rows = chunk.rows[:, :width].flatten(1).unbind()
+                columns = [c[:, :width].unbind() for c in (chunk.y, chunk.group, chunk.weight)]
+            at = 0 if same else step
             if step == 0 or not same:
-                rows = chunk.rows[at, :width]
-                x = self.pool.x.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
-            y, group, weight = chunk.y[at, :width], chunk.group[at, :width], chunk.weight[at, :width]
-            seen = Turned(now, self.stacking.turned), Turned(anchor, self.stacking.turned)
-            local = Local(*seen, x, y, group, weight, passes.forward(x), news)
-            slope, direct = slopes(local, coefficients, self.terms, now)
+                x = self.pool.x.index_select(0, rows[at]).view(width, chunk.rows.shape[2], -1)
+            y, group, weight = (c[at] for c in columns)
+            slope, direct = slopes_at(Local(seen, anchor, x, y, group, weight, passes.forward(x), news), now)
             passes.backward(slope)
             for name, extra in direct.items():
                 slots[name].add_(extra)
