@@ -251,6 +251,7 @@ def write_folder(
             "pilot": kind == "pilot",
             "final_moment": "received@test",
             "clip_norm": 4.9,
+            "control_of": {name.removesuffix("/control"): [0]} if kind == "control" else {},
         }
         abouts.append(about)
         lines[name] = run_lines(

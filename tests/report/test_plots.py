@@ -16,7 +16,13 @@ values = st.lists(st.one_of(st.none(), st.floats(-2, 5, allow_nan=False)), min_s
 
 
 def points(path: str) -> list[tuple[float, float]]:
-    return [(float(a), float(b)) for a, b in re.findall(r"[ML]([\d.-]+) ([\d.-]+)", path)]
+    """Follow a path of M (absolute) and l (relative) steps."""
+    at, out = (0.0, 0.0), []
+    for step, numbers in re.findall(r"([Ml])([^Ml]*)", path):
+        a, b = (float(v) for v in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", numbers))
+        at = (a, b) if step == "M" else (at[0] + a, at[1] + b)
+        out.append(at)
+    return out
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,8 +13,8 @@ from .folder import Folder, open_folder
 
 __all__ = ["page", "write"]
 
-LARGEST = 2_800_000
-"""Characters of the page beyond which runs are only named; their figures stand in the table and in clients.csv."""
+LARGEST = 2_950_000
+"""Bytes of the page beyond which runs are only named; their figures stand in the table and in clients.csv."""
 
 
 def page(folder: Path) -> str:
@@ -43,10 +43,10 @@ def page(folder: Path) -> str:
     )
     environment.filters["number"] = ink.number
     safe = environment.filters["safe"]
-    sections, left_out = _sections(records, environment.get_template("run.html.j2"))
-    text: str = environment.get_template("page.html.j2").render(
-        **_context(records), sections=[safe(s) for s in sections], left_out=left_out
-    )
+    whole, context = environment.get_template("page.html.j2"), _context(records)
+    rest = whole.render(**context, sections=[], left_out=[row.run for row in records.rows])
+    sections, left_out = _sections(records, environment.get_template("run.html.j2"), LARGEST - len(rest.encode()))
+    text: str = whole.render(**context, sections=[safe(s) for s in sections], left_out=left_out)
     return text
 
 
@@ -69,17 +69,16 @@ def write(folder: Path, out: Path | None = None) -> Path:
     return target
 
 
-def _sections(records: Folder, template: Any) -> tuple[list[str], list[str]]:
-    """Render every run by itself until the page is full; return the sections and the names of runs left out."""
+def _sections(records: Folder, template: Any, room: int) -> tuple[list[str], list[str]]:
+    """Render every run by itself, attacked ones first, while there is room (bytes); and name the runs left out."""
     named = words.labels(records)
     sections: list[str] = []
     left_out: list[str] = []
-    size = 0
     attacked_first = sorted(records.rows, key=lambda row: not records.abouts[row.run].adversaries)
     for row in attacked_first:
         text = template.render(r=runs.view(records, row, named[row.run]), open=not sections)
-        size += len(text.encode())
-        if size > LARGEST or left_out:
+        room -= len(text.encode())
+        if room < 0 or left_out:
             left_out.append(row.run)
         else:
             sections.append(text)

@@ -92,6 +92,7 @@ def _weights(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figur
         label="Weight of each client in every round",
         y_label="weight",
         reference=(1 / len(ids), "equal share 1/K"),
+        hover=not about.control_of,
     )
     caption = "Each client's share of the aggregate. A gap: no valid reply, or the model was kept."
     return Figure("Weights over rounds", "attacker: low is good" if about.adversaries else "", caption, svg)
@@ -108,7 +109,14 @@ def _scores(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figure
         holes[k] = {float(x.round): v for x, v in zip(trained, used, strict=True) if x.undefined_score(k)}
         values[k] = [None if x.undefined_score(k) else v for x, v in zip(trained, used, strict=True)]
     series = _series(about, ids, values, holes)
-    svg = plots.lines(_x(trained), series, label="Score of each client in every round", y_label="score", high=1.0)
+    svg = plots.lines(
+        _x(trained),
+        series,
+        label="Score of each client in every round",
+        y_label="score",
+        high=1.0,
+        hover=not about.control_of,
+    )
     caption = "What the rule judged each client by. Open mark: undefined, drawn at the value used instead."
     return Figure("Scores over rounds", "high is bad", caption, svg)
 
@@ -240,6 +248,7 @@ def _measure(
         x_label="rounds of training behind the model",
         y_label=name,
         low=0.0 if name == "EOD" else None,
+        hover=not about.control_of,
     )
 
 
@@ -257,6 +266,7 @@ def _norms(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figure 
         label="Length of each client's update in every round",
         y_label="length of the update",
         reference=(clip, f"clip C = {ink.number(clip, 2)}") if clip is not None else None,
+        hover=not about.control_of,
     )
     caption = "Updates were not clipped."
     if clip is not None:

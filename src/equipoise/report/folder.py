@@ -97,6 +97,7 @@ class About(_Record):
     data: str | None = None
     formula: str | None = None
     undefined_policy: str | None = None
+    control_of: dict[str, list[int]] | str | None = None
     pilot: bool = False
     final_moment: str | None = None
 

@@ -113,6 +113,45 @@ def n(place: float) -> str:
     return f"{place:.1f}".removesuffix(".0")
 
 
+def trace(places: Sequence[tuple[float, float] | None], dots: bool = False) -> str:
+    """Write the path through places, broken at None; as ``dots`` a line of no length at each, which round ends show.
+
+    Steps are relative, which is much shorter, and taken between rounded places, so that no error adds up.
+
+    Examples
+    --------
+    >>> trace([(1, 2), (3, 1.5), None, (4, 4)])
+    'M1 2l2-.5M4 4'
+    >>> trace([(1, 2), (3, 1.5)], dots=True)
+    'M1 2h0m2-.5h0'
+    """
+    out, here = "", None
+    for place in places:
+        if place is not None:
+            at = (round(10 * place[0]), round(10 * place[1]))
+            if here is None:
+                out += f"M{_tenths(at[0])} {_tenths(at[1])}".replace(" -", "-")
+            else:
+                step = f"{_tenths(at[0] - here[0])} {_tenths(at[1] - here[1])}".replace(" -", "-")
+                out += ("m" if dots else "l") + step
+            out += "h0" if dots else ""
+        here = at if place is not None else (here if dots else None)
+    return out
+
+
+def _tenths(tenths: int) -> str:
+    """Write tenths as a number, without the zeros that a path does not need."""
+    text = f"{abs(tenths) / 10:.1f}".removesuffix(".0")
+    text = text.removeprefix("0") if text != "0" else text
+    return f"-{text}" if tenths < 0 else text
+
+
+def tick_texts(at: Sequence[tuple[float, float, float]], anchor: str) -> str:
+    """Write the numbers of ticks: (value, x, y) each; ``anchor``: middle or end."""
+    texts = "".join(f'<text x="{n(x)}" y="{n(y)}">{tick(value)}</text>' for value, x, y in at)
+    return f'<g class="tick" text-anchor="{anchor}">{texts}</g>'
+
+
 def svg(width: float, height: float, label: str, parts: Sequence[str]) -> str:
     """Wrap parts as one picture that a screen reader announces as ``label``."""
     inside = "".join(parts)

@@ -77,6 +77,7 @@ def lines(
     reference: tuple[float, str] | None = None,
     low: float | None = 0.0,
     high: float | None = None,
+    hover: bool = True,
 ) -> str:
     """Draw values over rounds, one line a series, named at its right end.
 
@@ -87,6 +88,7 @@ def lines(
     label : what a screen reader says first; the first and last value of every series follow
     reference : a value and its name, drawn as a thin dotted line
     low, high : the scale always holds them; None leaves that end to the values
+    hover : say all values of a position when the pointer rests there; a third of the chart's size
 
     Examples
     --------
@@ -113,7 +115,7 @@ def lines(
     if lane:
         out.append(text("lane", _RIGHT + 6, floor + 11, "undefined"))
     out += _end_labels(series, up, reference)
-    out += _hovers(x, series, across)
+    out += _hovers(x, series, across) if hover else []
     spoken = "; ".join(_spoken(s) for s in series[:12])
     return ink.svg(_WIDTH, _HEIGHT, f"{label}. {spoken}", out)
 
@@ -140,10 +142,10 @@ def scatter(
     across, up = Scale(left - 0.03, right + 0.03, _LEFT, _RIGHT), Scale(bottom, top, _BASE, TOP)
     out = [_axes(across, up, ink.ticks(left, right), x_label, y_label)]
     if curve:
-        out.append('<path class="curve" d="M' + "L".join(f"{n(across(a))} {n(up(b))}" for a, b in curve) + '"/>')
+        out.append(f'<path class="curve" d="{ink.trace([(across(a), up(b)) for a, b in curve])}"/>')
     look = lambda p: (not p.faint, p.colour)  # noqa: E731 (faint ones first, so that strong ones lie above)
     for (strong, colour), alike in groupby(sorted(points, key=look), key=look):
-        path = "".join(f"M{n(across(p.x))} {n(up(p.y))}h0" for p in alike)
+        path = ink.trace([(across(p.x), up(p.y)) for p in alike], dots=True)
         out.append(f'<path class="dot {"big" if strong else "faint"}" stroke="{colour}" d="{path}"/>')
     named = sorted((p for p in points if p.label), key=lambda p: -p.y)
     for y, p in zip(ink.apart([up(p.y) for p in named], TOP, _BASE), named, strict=True):
@@ -184,7 +186,7 @@ def dots(
     floor = TOP + sum(heights)
     at = ink.ticks(across.low, across.high, max(2, (right - left) // 56))
     out = [f'<path class="grid" d="{"".join(f"M{n(across(t))} {TOP}V{floor}" for t in at)}"/>']
-    out += [text("tick", across(t), floor + 14, ink.tick(t), "middle") for t in at]
+    out.append(ink.tick_texts([(t, across(t), floor + 14) for t in at], "middle"))
     if reference:
         x = across(reference[0])
         out.append(f'<path class="ref" d="M{n(x)} {TOP - 4}V{floor}"/>')
@@ -215,29 +217,23 @@ def dots(
 def _axes(across: Scale, up: Scale, x_ticks: Sequence[float], x_label: str, y_label: str) -> str:
     y_ticks = ink.ticks(up.low, up.high)
     out = [f'<path class="grid" d="{"".join(f"M{_LEFT} {n(up(t))}H{_RIGHT}" for t in y_ticks)}"/>']
-    out += [text("tick", _LEFT - 5, up(t) + 3.5, ink.tick(t), "end") for t in y_ticks]
-    out += [text("tick", across(t), _BASE + 14, ink.tick(t), "middle") for t in x_ticks]
+    out.append(ink.tick_texts([(t, _LEFT - 5, up(t) + 3.5) for t in y_ticks], "end"))
+    out.append(ink.tick_texts([(t, across(t), _BASE + 14) for t in x_ticks], "middle"))
     out.append(text("axis", (_LEFT + _RIGHT) / 2, _BASE + 30, x_label, "middle"))
     out.append(text("axis", 2, TOP - 9, y_label))
     return "".join(out)
 
 
 def _line(x: Sequence[float], s: Series, across: Scale, up: Scale) -> str:
-    path, points, pen = "", "", False
-    for at, v in zip(x, s.values, strict=True):
-        if v is not None:
-            place = f"{n(across(at))} {n(up(v))}"
-            path += ("L" if pen else "M") + place
-            points += f"M{place}h0"
-        pen = v is not None
-    if not path:
+    places = [None if v is None else (across(at), up(v)) for at, v in zip(x, s.values, strict=True)]
+    if not any(places):
         return ""
     dash = ' stroke-dasharray="5 3"' if s.dashed else ""
-    out = f'<path class="line" stroke="{s.colour}" stroke-width="{n(s.width)}"{dash} d="{path}"/>'
+    out = f'<path class="line" stroke="{s.colour}" stroke-width="{n(s.width)}"{dash} d="{ink.trace(places)}"/>'
     if s.width > 1:  # a line of no length with round ends is a point: one path for all of them
         cap = ' stroke-linecap="square"' if s.square else ""
         size = n(2 * s.width + 1)
-        out += f'<path class="dot" stroke="{s.colour}" stroke-width="{size}"{cap} d="{points}"/>'
+        out += f'<path class="dot" stroke="{s.colour}" stroke-width="{size}"{cap} d="{ink.trace(places, dots=True)}"/>'
     return out
 
 
