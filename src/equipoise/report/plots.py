@@ -184,7 +184,7 @@ def dots(
     across = Scale(*ink.bounds([*drawn, *([reference[0]] if reference else [])], low, high), left, right)
     heights = [14 + 11 * (len(marks) if spread else 1) for _, marks, _ in rows]
     floor = TOP + sum(heights)
-    at = ink.ticks(across.low, across.high, max(2, (right - left) // 56))
+    at = ink.ticks(across.low, across.high, max(3, (right - left) // 56))
     out = [f'<path class="grid" d="{"".join(f"M{n(across(t))} {TOP}V{floor}" for t in at)}"/>']
     out.append(ink.tick_texts([(t, across(t), floor + 14) for t in at], "middle"))
     if reference:
