@@ -64,6 +64,10 @@ class Numpy:
             self.adam()
         return self.params - self.model
 
+    def move(self, delta: Array) -> None:
+        """Take the server's step."""
+        self.model += delta
+
     def adam(self) -> None:
         """One step, in place."""
         self.t += 1
@@ -103,6 +107,7 @@ class Torch:
         import torch
         from torch import nn
 
+        torch.set_num_threads(1)
         self.torch = torch
         layers: list[nn.Module] = []
         for i, (weight, bias) in enumerate(task.initial()):
@@ -150,3 +155,8 @@ class Torch:
                 yhat = (self.net(x).squeeze(1) > 0).numpy()
             out.append(task.count(shard.y, yhat, shard.group))
         return out
+
+    def move(self, delta: Array) -> None:
+        """Take the server's step."""
+        pieces = self.torch.from_numpy(delta).split([t.numel() for t in self.model.values()])
+        self.model = {n: t + p.view_as(t) for (n, t), p in zip(self.model.items(), pieces, strict=True)}
