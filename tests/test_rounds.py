@@ -70,7 +70,11 @@ def test_sizes_and_counts_below_zero_are_rejected() -> None:
     counts = np.ones((3, 2, 4), np.int64)
     counts[2, 0, 0] = -1
     rejected = guard(reports(sizes=np.array([-1.0, np.nan, 3.0]), counts={"trained": counts}), ASKED, 2)[1]
-    assert rejected == {0: "size -1 is not a number of rows", 1: "size nan is not a number of rows", 2: "a count is negative"}
+    assert rejected == {
+        0: "size -1 is not a number of rows",
+        1: "size nan is not a number of rows",
+        2: "a count is negative",
+    }
 
 
 def test_an_update_of_another_length_is_rejected() -> None:
@@ -80,7 +84,13 @@ def test_an_update_of_another_length_is_rejected() -> None:
 @given(st.permutations([0, 1, 2]))
 def test_order_of_arrival_does_not_matter(order: list[int]) -> None:
     r = reports()
-    shuffled = Reports(r.clients[order], r.updates[order], r.sizes[order], {"loss": r.figures["loss"][order]}, {"trained": r.counts["trained"][order]})
+    shuffled = Reports(
+        r.clients[order],
+        r.updates[order],
+        r.sizes[order],
+        {"loss": r.figures["loss"][order]},
+        {"trained": r.counts["trained"][order]},
+    )
     assert guard(shuffled, ASKED, 2)[0].updates.tolist() == r.updates.tolist()
 
 
@@ -88,7 +98,11 @@ def test_replies_by_name_keep_integer_buffers_integers() -> None:
     layout = Layout(("w",), ((2,),))
     counter = np.array(10, np.int64)
     got, rejected = collect(
-        [(1, {"w": np.array([5.0, 6.0]), "n": counter + 3}, 3.0), (0, {"w": np.array([1.0, 2.0]), "n": counter}, 1.0), (2, {"w": np.ones(2), "n": np.ones(1, int)}, 1.0)],
+        [
+            (1, {"w": np.array([5.0, 6.0]), "n": counter + 3}, 3.0),
+            (0, {"w": np.array([1.0, 2.0]), "n": counter}, 1.0),
+            (2, {"w": np.ones(2), "n": np.ones(1, int)}, 1.0),
+        ],
         layout,
         np.ones(2),
     )
@@ -150,10 +164,10 @@ def test_bad_input_inside_a_step_is_not_swallowed() -> None:
 
 
 def test_streams_belong_to_their_key_and_leave_the_global_generator_alone() -> None:
-    state = np.random.get_state()[1].tolist()
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002 (what is shown is that nobody uses it)
     draws = {stream(s, p, t, c).integers(2**60) for s in (0, 1) for p in ("a", "b") for t in (0, 1) for c in (0, 1)}
     assert len(draws) == 16
-    assert np.random.get_state()[1].tolist() == state
+    assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
 
 
 def test_a_part_of_a_federation_keeps_rows_terms_and_views_together() -> None:

@@ -55,7 +55,7 @@ def test_a_run_in_company_has_the_bits_of_the_run_alone() -> None:
 def test_resumed_at_different_rounds_the_rest_is_equal() -> None:
     a, b = run("a", 1), run("b", 2, cohort=half)
     whole = go(a, b)
-    at = {"a": [r for r in whole if r.run == "a"][0].after, "b": [r for r in whole if r.run == "b"][2].after}
+    at = {"a": next(r for r in whole if r.run == "a").after, "b": [r for r in whole if r.run == "b"][2].after}
     rest = go(a, b, snapshots=at)
     assert lines(rest, "a") == lines(whole, "a")[1:]
     assert lines(rest, "b") == lines(whole, "b")[3:]
@@ -84,7 +84,11 @@ def test_nobody_left_keeps_the_model_and_the_run_goes_on() -> None:
 
 def test_tampering_changes_what_is_sent_not_what_is_measured_or_remembered() -> None:
     def tamper(r: Reports, b: object) -> Reports:
-        return replace(r, updates=np.where(r.clients[:, None] == 2, np.nan, r.updates), counts={m: 0 * c for m, c in r.counts.items()})
+        return replace(
+            r,
+            updates=np.where(r.clients[:, None] == 2, np.nan, r.updates),
+            counts={m: 0 * c for m, c in r.counts.items()},
+        )
 
     honest, attacked = go(run()), go(run(tamper=tamper))
     assert attacked[0].info["rejected"] == {2: "update not finite"}

@@ -66,6 +66,10 @@ def mean_rule(*, needs: int = 1) -> Aggregator:
     def step(r: Reports, state: dict[str, int]) -> tuple[Array, dict[str, Array], dict[str, int]]:
         seen = {str(c): state.get(str(c), 0) + 1 for c in r.clients.tolist()}
         norms = np.linalg.norm(r.updates, axis=1)
-        return r.updates.mean(0), {"weights": np.full(len(r.clients), 1 / len(r.clients)), "norms": norms}, {**state, **seen}
+        return (
+            r.updates.mean(0),
+            {"weights": np.full(len(r.clients), 1 / len(r.clients)), "norms": norms},
+            {**state, **seen},
+        )
 
     return Aggregator(dict, step, asks=frozenset({"trained"}), check=check)

@@ -65,9 +65,10 @@ def extra(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as e:
-        if e.name is None or e.name.split(".")[0] != module.split(".")[0]:
+        if e.name is None or e.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
             raise
-        message = f"{module.split('.')[0]} is not installed; install it with: pip install 'equipoise[{name}]'"
+        package = module.split(".", maxsplit=1)[0]
+        message = f"{package} is not installed; install it with: pip install 'equipoise[{name}]'"
         raise MissingExtra(message) from None
 
 
@@ -112,7 +113,11 @@ def same_length(**arrays: Sequence[Any] | Array) -> int:
     """Return the common length of the named arrays, or refuse and print every length."""
     lengths = {name: len(a) for name, a in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise BadInput("lengths differ: " + ", ".join(f"{k} has {v}" for k, v in lengths.items()) + "; pass one value per row in each")
+        raise BadInput(
+            "lengths differ: "
+            + ", ".join(f"{k} has {v}" for k, v in lengths.items())
+            + "; pass one value per row in each"
+        )
     return next(iter(lengths.values()))
 
 
@@ -121,5 +126,8 @@ def all_finite(what: str, values: Array) -> Array:
     v = np.asarray(values, np.float64)
     bad = np.flatnonzero(~np.isfinite(v))
     if len(bad):
-        raise BadInput(f"{what} has {len(bad)} of {v.size} values that are not finite (first at position {bad[0]}: {v.ravel()[bad[0]]}); clean or drop them")
+        raise BadInput(
+            f"{what} has {len(bad)} of {v.size} values that are not finite "
+            f"(first at position {bad[0]}: {v.ravel()[bad[0]]}); clean or drop them"
+        )
     return v

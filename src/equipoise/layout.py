@@ -49,7 +49,9 @@ class Layout:
         for name, shape in zip(self.names, self.shapes, strict=True):
             got = np.shape(arrays[name])
             if got != shape:
-                raise BadInput(f"{name!r} has shape {got}, expected {shape}; send the arrays of the model that was broadcast")
+                raise BadInput(
+                    f"{name!r} has shape {got}, expected {shape}; send the arrays of the model that was broadcast"
+                )
         flat = [np.asarray(arrays[n]).ravel() for n in self.names]
         return np.concatenate(flat).astype(dtype, copy=False) if flat else np.zeros(0, dtype)
 

@@ -60,7 +60,9 @@ def take(reports: Reports, at: Any) -> Reports:
     )
 
 
-def collect(replies: Iterable[tuple[int, Mapping[str, Array], float]], layout: Layout, received: Array) -> tuple[Reports, dict[int, str]]:
+def collect(
+    replies: Iterable[tuple[int, Mapping[str, Array], float]], layout: Layout, received: Array
+) -> tuple[Reports, dict[int, str]]:
     """Turn trained models by name into reports, rejecting those whose arrays do not fit.
 
     Parameters
@@ -86,7 +88,11 @@ def collect(replies: Iterable[tuple[int, Mapping[str, Array], float]], layout: L
     kept: list[tuple[int, Array, float, dict[str, Array]]] = []
     rejected: dict[int, str] = {}
     for client, arrays, size in replies:
-        counters = {n: np.asarray(a) for n, a in arrays.items() if n not in layout.names and np.issubdtype(np.asarray(a).dtype, np.integer)}
+        counters = {
+            n: np.asarray(a)
+            for n, a in arrays.items()
+            if n not in layout.names and np.issubdtype(np.asarray(a).dtype, np.integer)
+        }
         try:
             vector = layout.join({n: a for n, a in arrays.items() if n not in counters}, received.dtype)
             if kept and {n: c.shape for n, c in counters.items()} != {n: c.shape for n, c in kept[0][3].items()}:
@@ -173,8 +179,13 @@ def close_round(
     bad = {**unknown, **bad}
     seen = set(reports.clients.tolist()) | set(bad)
     missing = [c for c in broadcast.clients.tolist() if c not in seen]
-    shown = replace(reports, counts={m: c for m, c in reports.counts.items() if m in asks}, figures={f: v for f, v in reports.figures.items() if f in asks})
-    delta, info, state = np.zeros_like(snapshot.model), {}, snapshot.state
+    shown = replace(
+        reports,
+        counts={m: c for m, c in reports.counts.items() if m in asks},
+        figures={f: v for f, v in reports.figures.items() if f in asks},
+    )
+    info: dict[str, Any] = {}
+    delta, state = np.zeros_like(snapshot.model), snapshot.state
     if not len(reports.clients):
         info = {"kept": "no valid reply"}
     elif not reports.sizes.sum() > 0:
@@ -192,13 +203,32 @@ def close_round(
                 info["kept"] = "the aggregate is not finite"
     info |= {"missing": missing, "rejected": bad}
     counters = {n: c.max(0) for n, c in reports.counters.items()} if len(reports.clients) else {}
-    after = Snapshot(broadcast.round, (snapshot.model + delta).astype(snapshot.model.dtype), state, memory, {**snapshot.counters, **counters})
-    return Round(run.name, broadcast, shown, info, after, measured or {}, broadcast.clients[:0] if measured_clients is None else measured_clients)
+    after = Snapshot(
+        broadcast.round,
+        (snapshot.model + delta).astype(snapshot.model.dtype),
+        state,
+        memory,
+        {**snapshot.counters, **counters},
+    )
+    return Round(
+        run.name,
+        broadcast,
+        shown,
+        info,
+        after,
+        measured or {},
+        broadcast.clients[:0] if measured_clients is None else measured_clients,
+    )
 
 
 def closing_broadcast(run: Run, snapshot: Snapshot) -> Broadcast:
     """Everyone gets the final model once more, to measure it where it arrives."""
-    return Broadcast(snapshot.round + 1, run.federation.clients, snapshot.model, run.aggregator.tell(snapshot.state, run.federation.clients))
+    return Broadcast(
+        snapshot.round + 1,
+        run.federation.clients,
+        snapshot.model,
+        run.aggregator.tell(snapshot.state, run.federation.clients),
+    )
 
 
 def closing(run: Run, snapshot: Snapshot, measured: Mapping[str, Array]) -> Round:

@@ -50,7 +50,9 @@ def advance(runs: Sequence[Run], snapshots: Sequence[Snapshot], learner: Learner
     broadcasts = [open_round(run, snapshot) for run, snapshot in zip(runs, snapshots, strict=True)]
     works = [_work(*three) for three in zip(runs, snapshots, broadcasts, strict=True)]
     out = []
-    for run, snapshot, broadcast, work, done in zip(runs, snapshots, broadcasts, works, _learn(learner, works), strict=True):
+    for run, snapshot, broadcast, work, done in zip(
+        runs, snapshots, broadcasts, works, _learn(learner, works), strict=True
+    ):
         t, ids = broadcast.round, work.federation.clients
         late = np.intersect1d(run.late(broadcast.clients, run.seed, t), ids)
         sent = run.tamper(done.reports, broadcast)
@@ -67,11 +69,18 @@ def finish(runs: Sequence[Run], snapshots: Sequence[Snapshot], learner: Learner)
     works = []
     for run, snapshot in zip(runs, snapshots, strict=True):
         asks = frozenset(m for m in run.observes(snapshot.round + 1) if m.startswith("received"))
-        works.append(Work(run.federation, closing_broadcast(run, snapshot), snapshot.memory, run.seed, asks, train=False))
-    return [closing(run, snapshot, done.reports.counts) for run, snapshot, done in zip(runs, snapshots, learner.work(works), strict=True)]
+        works.append(
+            Work(run.federation, closing_broadcast(run, snapshot), snapshot.memory, run.seed, asks, train=False)
+        )
+    return [
+        closing(run, snapshot, done.reports.counts)
+        for run, snapshot, done in zip(runs, snapshots, learner.work(works), strict=True)
+    ]
 
 
-def simulate(runs: Sequence[Run], learner: Learner, snapshots: Mapping[str, Snapshot] | None = None) -> Iterator[list[Round]]:
+def simulate(
+    runs: Sequence[Run], learner: Learner, snapshots: Mapping[str, Snapshot] | None = None
+) -> Iterator[list[Round]]:
     """Yield, step by step, the rounds of all runs that still have some, and at each run's end its closing line.
 
     Parameters

@@ -31,9 +31,18 @@ def test_every_bit_comes_back(tmp_path: Path) -> None:
     assert (back.lines, back.digest) == (5, "abc")
     for name, s in there.snapshots.items():
         b = back.snapshots[name]
-        assert (b.round, b.state, b.model.dtype, b.model.tobytes()) == (s.round, s.state, s.model.dtype, s.model.tobytes())
-        assert {k: (v.dtype, v.shape, v.tobytes()) for k, v in b.memory.items()} == {k: (v.dtype, v.shape, v.tobytes()) for k, v in s.memory.items()}
-        assert {k: (v.shape, int(v)) for k, v in b.counters.items()} == {k: (v.shape, int(v)) for k, v in s.counters.items()}
+        assert (b.round, b.state, b.model.dtype, b.model.tobytes()) == (
+            s.round,
+            s.state,
+            s.model.dtype,
+            s.model.tobytes(),
+        )
+        assert {k: (v.dtype, v.shape, v.tobytes()) for k, v in b.memory.items()} == {
+            k: (v.dtype, v.shape, v.tobytes()) for k, v in s.memory.items()
+        }
+        assert {k: (v.shape, int(v)) for k, v in b.counters.items()} == {
+            k: (v.shape, int(v)) for k, v in s.counters.items()
+        }
     assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]
 
 
@@ -58,7 +67,9 @@ def test_damage_is_seen_and_the_remedy_named(tmp_path: Path, damage: str) -> Non
     raw = bytearray(path.read_bytes())
     if damage == "flip a bit":
         raw[-3] ^= 1
-    path.write_bytes({"flip a bit": bytes(raw), "cut": bytes(raw[:-40]), "empty": b"", "text": b"not a checkpoint at all"}[damage])
+    path.write_bytes(
+        {"flip a bit": bytes(raw), "cut": bytes(raw[:-40]), "empty": b"", "text": b"not a checkpoint at all"}[damage]
+    )
     with pytest.raises(BadInput, match="delete it, and --resume computes again"):
         load(path, LAYOUTS)
 

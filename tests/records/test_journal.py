@@ -25,7 +25,10 @@ def written(path: Path, n: int = 3) -> bytes:
 
 
 def test_not_finite_is_null_and_integers_stay_integers() -> None:
-    assert strict({"b": np.float32(0.5), "a": [np.nan, np.inf], "c": np.int64(3), "d": np.bool_(True)}) == '{"a": [null, null], "b": 0.5, "c": 3, "d": true}'
+    assert (
+        strict({"b": np.float32(0.5), "a": [np.nan, np.inf], "c": np.int64(3), "d": np.bool_(True)})
+        == '{"a": [null, null], "b": 0.5, "c": 3, "d": true}'
+    )
 
 
 def test_floats_survive_the_way_to_disk_and_back() -> None:

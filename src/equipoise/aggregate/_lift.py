@@ -85,7 +85,8 @@ def weighted(
             notes.append("undefined scores counted as 0: for reproduction only")
         delta, info = move(reports, weights, clip)
         parts = {"score_parts": used} if used.ndim == 2 else {}
-        info |= {"scores": _worst(used), "raw_scores": _worst(raw), "fallbacks": fallbacks} | parts
+        if score is not None:
+            info |= {"scores": _worst(used), "raw_scores": _worst(raw), "fallbacks": fallbacks} | parts
         return delta, info | ({"note": "; ".join(notes)} if notes else {}), state
 
     return Aggregator(lambda: {"scores": {}}, step, asks=frozenset(asks if score else ()))

@@ -24,7 +24,10 @@ COMMANDS = ("run", "new", "report", "audit", "weights", "catalogue", "data")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 bad input (one sentence on standard error), 130 Ctrl-C, 1 a fault of ours."""
+    """Run the command line and exit.
+
+    0: done; 2: bad input, one sentence on standard error; 130: Ctrl-C; 1: a fault of ours, with its traceback.
+    """
     for name in COMMANDS:
         importlib.import_module(f".{name}", __name__)
     try:

@@ -29,12 +29,23 @@ COLUMNS = {
 
 @app.command()
 def run(
-    study: Annotated[str, typer.Argument(help="A study file (TOML), or the name of a ready study; see --list.", show_default=False)] = "",
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, such as rule.eta=1.05 or seeds=[1,2]; may be repeated.")] = None,
+    study: Annotated[
+        str, typer.Argument(help="A study file (TOML), or the name of a ready study; see --list.", show_default=False)
+    ] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a value, such as rule.eta=1.05 or seeds=[1,2]; may be repeated."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/<name of the study> if not given.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on with the run that the folder holds; a finished one is only printed.")] = False,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the run that the folder holds; a finished one is only printed.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as strict JSON, and nothing else.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as strict JSON, and nothing else.")
+    ] = False,
     dry: Annotated[bool, typer.Option("--plan", help="Read the data, print what would run, and stop.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the ready studies, and stop.")] = False,
 ) -> None:
@@ -111,7 +122,7 @@ def _print_plan(planned: Plan, *, short: bool = False) -> None:
                 print(f"  {p.name}")
 
 
-class _progress:  # noqa: N801 (used as a with-statement's verb)
+class _progress:
     """A bar on a terminal, a line per round elsewhere; both on standard error."""
 
     def __init__(self, planned: Plan):
@@ -119,7 +130,13 @@ class _progress:  # noqa: N801 (used as a with-statement's verb)
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self.console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+            TimeElapsedColumn(),
+        )
         self.bar = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
         self.tasks = {p.name: self.bar.add_task(p.name, total=p.rounds) for p in planned.programs}
 
@@ -148,11 +165,15 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     controls = {row["control"] for row in rows}
     for row in rows:
         if row["run"] not in controls:
-            groups.setdefault((row["data"], row["clients"], row["architecture"], row["adversary"], row["strength"]), []).append(row)
+            groups.setdefault(
+                (row["data"], row["clients"], row["architecture"], row["adversary"], row["strength"]), []
+            ).append(row)
     console = Console(width=None if sys.stdout.isatty() else 140)
     for (data, clients, architecture, adversary, strength), members in groups.items():
         attack = f", {adversary} {strength:g}" if adversary else ", no adversary"
-        table = Table(title=f"{data}, {clients} clients, {architecture}{attack}", title_justify="left", box=box.SIMPLE_HEAD)
+        table = Table(
+            title=f"{data}, {clients} clients, {architecture}{attack}", title_justify="left", box=box.SIMPLE_HEAD
+        )
         by_rule: dict[str, list[dict[str, Any]]] = {}
         for row in members:
             by_rule.setdefault(_rule_name(row), []).append(row)
@@ -162,11 +183,14 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         for rule, same in by_rule.items():
             table.add_row(rule, *(_cell([r[k] for r in same]) for k in keys[1:]))
         console.print(table)
-    print("means over seeds; EOD = gap in true positive rate between groups, on the test pool (0 is equal); (n/m): defined in n of m seeds")
+    print(
+        "means over seeds; EOD = gap in true positive rate between groups, on the test pool (0 is equal); "
+        "(n/m): defined in n of m seeds"
+    )
 
 
 def _rule_name(row: dict[str, Any]) -> str:
-    run, tail = row["run"], f"-s{row['seed']}"
+    run, tail = row["run"], f"-s{row['seed']}" + (f"r{row['replicate']}" if row["replicate"] else "")
     name = run.removeprefix(f"{row['data']}-K{row['clients']}-{row['architecture']}-").removesuffix(tail)
     return str(name.removesuffix(f"-{row['adversary']}({row['strength']:g})") if row["adversary"] else name)
 

@@ -84,7 +84,9 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         except ValueError:
             line = None
         if not isinstance(line, dict):
-            raise BadInput(f"line {number} of {path} is not a JSON object; restore the file, or start again in a new folder")
+            raise BadInput(
+                f"line {number} of {path} is not a JSON object; restore the file, or start again in a new folder"
+            )
         yield line
 
 
@@ -114,11 +116,17 @@ class Journal:
     def skip(self, lines: int, digest: str) -> None:
         """Account for lines that a checkpoint vouches for."""
         if lines > len(self._lines):
-            raise BadInput(f"{self.path} has {len(self._lines)} lines, but the checkpoint was made after {lines}; restore the file, or start again in a new folder")
+            raise BadInput(
+                f"{self.path} has {len(self._lines)} lines, but the checkpoint was made after {lines}; "
+                "restore the file, or start again in a new folder"
+            )
         for raw in self._lines[:lines]:
             self._digest.update(raw)
         if self.digest() != digest:
-            raise BadInput(f"the first {lines} lines of {self.path} are not those that the checkpoint was made after; restore the file, or start again in a new folder")
+            raise BadInput(
+                f"the first {lines} lines of {self.path} are not those that the checkpoint was made after; "
+                "restore the file, or start again in a new folder"
+            )
         self.done = lines
 
     def write(self, line: Mapping[str, Any]) -> None:
@@ -127,7 +135,10 @@ class Journal:
         if self.done < len(self._lines):
             if self._lines[self.done] != raw:
                 where = f"line {self.done + 1} of {self.path} (run {line['run']}, round {line['round']})"
-                raise BadInput(f"{where} differs from what is computed again; other versions or other data? Start again in a new folder")
+                raise BadInput(
+                    f"{where} differs from what is computed again; "
+                    "other versions or other data? Start again in a new folder"
+                )
         else:
             self._file.write(raw)
             self._lines.append(raw)

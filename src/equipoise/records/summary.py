@@ -34,7 +34,11 @@ def _mean(values: Array, keep: Array, what: str) -> tuple[float | None, int, str
     if len(good):
         return float(good.mean()), len(good), None
     undefined, one_class = int((~np.isfinite(values)).sum()), int((~keep & np.isfinite(values)).sum())
-    return None, 0, f"no client has {what}: {undefined} undefined, {one_class} with a model that predicts one class only"
+    return (
+        None,
+        0,
+        f"no client has {what}: {undefined} undefined, {one_class} with a model that predicts one class only",
+    )
 
 
 def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -57,14 +61,34 @@ def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[
             row["accuracy_gap"] = abs(row["attacker_accuracy"] - control["_accuracy_of"][row["run"]])
         elif row["adversary"]:
             row["undefined"]["accuracy_gap"] = "no adversary-free control was run"
-    return [{k: v for k, v in row.items() if not k.startswith("_")} for r in runs if not r.get("pilot") for row in [rows[r["run"]]]]
+    return [
+        {k: v for k, v in row.items() if not k.startswith("_")}
+        for r in runs
+        if not r.get("pilot")
+        for row in [rows[r["run"]]]
+    ]
 
 
 def _row(meta: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
     undefined: dict[str, str] = {}
     members = np.array(meta["adversaries"], np.int64)
     trained = [x for x in lines if not x["closing"]]
-    row: dict[str, Any] = {k: meta[k] for k in ("run", "data", "rule", "parameters", "clients", "architecture", "seed", "adversary", "strength", "control")}
+    row: dict[str, Any] = {
+        k: meta[k]
+        for k in (
+            "run",
+            "data",
+            "rule",
+            "parameters",
+            "clients",
+            "architecture",
+            "seed",
+            "replicate",
+            "adversary",
+            "strength",
+            "control",
+        )
+    }
     row["rounds"] = len(trained)
     row |= _weights(trained, members, undefined) | _final(meta, lines, members, undefined)
     norms = [
@@ -91,7 +115,11 @@ def _weights(trained: Sequence[Line], members: Array, undefined: dict[str, str])
     """The share of the aggregate that the adversary got: the sum over its members, each round."""
     if not len(members):
         return {"attacker_weight_mean": None, "attacker_weight_last": None}
-    shares = [sum(w for c, w in zip(x["clients"], x["weights"], strict=True) if c in members) for x in trained if "weights" in x]
+    shares = [
+        sum(w for c, w in zip(x["clients"], x["weights"], strict=True) if c in members)
+        for x in trained
+        if "weights" in x
+    ]
     if not shares:
         undefined["attacker_weight_mean"] = undefined["attacker_weight_last"] = "this rule gives no weights"
         return {"attacker_weight_mean": None, "attacker_weight_last": None}
@@ -139,7 +167,8 @@ def _final(meta: Mapping[str, Any], lines: Sequence[Line], members: Array, undef
 
 
 CLIENT_COLUMNS = (
-    "run", "round", "client", "name", "adversary", "size", "weight", "score", "raw_score", "norm", "clipped", "bound", "status",
+    "run", "round", "client", "name", "adversary", "size", "weight", "score", "raw_score", "norm", "clipped", "bound",
+    "status",
     "accuracy_received", "eod_received", "accuracy_trained", "eod_trained", "accuracy_test", "eod_test",
 )  # fmt: skip
 

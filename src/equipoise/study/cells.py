@@ -79,14 +79,21 @@ def _split(source: Source, train: Array, clients: int, seed: int, study: Study) 
     y, group = source.table.y[train], source.group[train]
     if section.kind == "natural":
         if source.table.client is None:
-            raise BadInput(f"partition.kind = \"natural\" needs a client column, and {source.name} has none; set data.client, or choose another kind")
+            raise BadInput(
+                f'partition.kind = "natural" needs a client column, and {source.name} has none; '
+                "set data.client, or choose another kind"
+            )
         ids = source.table.client[train]
         parts = partition.natural(ids, min_size=section.min_size)
         return [train[p] for p in parts], tuple(str(n) for n in np.unique(ids))
     if section.kind == "dirichlet":
-        parts = partition.dirichlet(y, group, clients=clients, seed=seed, over=section.over, alpha=section.alpha, min_size=section.min_size)
+        parts = partition.dirichlet(
+            y, group, clients=clients, seed=seed, over=section.over, alpha=section.alpha, min_size=section.min_size
+        )
     elif section.kind == "quantity":
-        parts = partition.by_quantity(y, group, clients=clients, seed=seed, alpha=section.alpha, min_size=section.min_size)
+        parts = partition.by_quantity(
+            y, group, clients=clients, seed=seed, alpha=section.alpha, min_size=section.min_size
+        )
     else:
         parts = partition.equal(y, group, clients=clients, seed=seed, min_size=section.min_size)
     return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
@@ -97,7 +104,9 @@ def _describe(source: Source, parts: Sequence[Array], names: Sequence[str]) -> l
     split = data.describe(parts, source.table.y, source.group, len(source.group_names))
     out = []
     for name, cells, distance in zip(names, split.cells, split.distance, strict=True):
-        groups = ", ".join(f"{g} {c.sum()} ({c[1:].sum()} with y = 1)" for g, c in zip(source.group_names, cells.T, strict=True))
+        groups = ", ".join(
+            f"{g} {c.sum()} ({c[1:].sum()} with y = 1)" for g, c in zip(source.group_names, cells.T, strict=True)
+        )
         out.append(f"  {name}: {cells.sum()} rows; {groups}; {distance:.2f} from the whole (total variation, 0..1)")
     return out
 
@@ -129,7 +138,8 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
     if held:
         views["held"] = [shard(rows) for rows in held]
     log = (
-        f"{source.name}, seed {seed}: {len(test)} rows held out as the test pool, {len(every)} for training at {len(parts)} clients"
+        f"{source.name}, seed {seed}: {len(test)} rows held out as the test pool, "
+        f"{len(every)} for training at {len(parts)} clients"
         + (f", {sum(map(len, held))} held out at the clients" if held else ""),
         *_describe(source, parts, names),
     )

@@ -20,7 +20,15 @@ from ..simulate import simulate
 from ..types import Snapshot
 from .plan import Plan, Planned, Program
 
-FILES = ("study.json", "environment.json", "rounds.jsonl", "checkpoint.safetensors", "summary.json", "clients.csv", "timing.jsonl")
+FILES = (
+    "study.json",
+    "environment.json",
+    "rounds.jsonl",
+    "checkpoint.safetensors",
+    "summary.json",
+    "clients.csv",
+    "timing.jsonl",
+)
 
 
 class Step(NamedTuple):
@@ -37,7 +45,9 @@ def _nothing(step: Step) -> None:
     return None
 
 
-def execute(plan: Plan, folder: Path, *, resume: bool = False, command: str = "", progress: Callable[[Step], None] = _nothing) -> list[dict[str, Any]]:
+def execute(
+    plan: Plan, folder: Path, *, resume: bool = False, command: str = "", progress: Callable[[Step], None] = _nothing
+) -> list[dict[str, Any]]:
     """Run a study into ``folder`` and return its summary, one row per run.
 
     Killed at any moment and called again with ``resume``, the folder ends with the bytes of an unbroken run (clock
@@ -63,7 +73,9 @@ def execute(plan: Plan, folder: Path, *, resume: bool = False, command: str = ""
     return rows
 
 
-def _programs(plan: Plan, folder: Path, journal: Journal, clips: dict[str, float | None], progress: Callable[[Step], None]) -> None:
+def _programs(
+    plan: Plan, folder: Path, journal: Journal, clips: dict[str, float | None], progress: Callable[[Step], None]
+) -> None:
     """Go on with every program from the checkpoint, writing lines first and the checkpoint after them."""
     checkpoint = folder / "checkpoint.safetensors"
     layouts = {p.name: program.layout for program in plan.programs for p in program.runs}
@@ -87,7 +99,15 @@ def _programs(plan: Plan, folder: Path, journal: Journal, clips: dict[str, float
                 save(checkpoint, Checkpoint(snapshots, journal.done, journal.digest()), layouts)
                 step = max(r.broadcast.round for r in rounds if not r.closing)
                 progress(Step(program.name, step, plan.study.rounds, len(runs), lines))
-            _append(folder / "timing.jsonl", {"program": program.name, "runs": len(runs), "rounds": step, "seconds": round(time.monotonic() - began, 3)})
+            _append(
+                folder / "timing.jsonl",
+                {
+                    "program": program.name,
+                    "runs": len(runs),
+                    "rounds": step,
+                    "seconds": round(time.monotonic() - began, 3),
+                },
+            )
         else:
             progress(Step(program.name, plan.study.rounds, plan.study.rounds, len(runs), ()))
 
@@ -103,9 +123,12 @@ def _clip(plan: Plan, planned: Planned, journal: Journal, clips: dict[str, float
     if planned.pilot is None:
         clips[planned.name] = None if isinstance(planned.clip, str) else float(planned.clip)
     else:
-        norms = [n for line in journal.lines() if line["run"] == planned.pilot and not line["closing"] for n in line["norms"]]
+        norms = [n for line in journal.lines() if line["run"] == planned.pilot for n in line.get("norms", ())]
         if not norms or not np.percentile(norms, percentile) > 0:
-            raise BadInput(f"the pilot {planned.pilot} moved nothing, so no clip can be calibrated from it; give clip.norm a number or \"none\"")
+            raise BadInput(
+                f"the pilot {planned.pilot} moved nothing, so no clip can be calibrated from it; "
+                'give clip.norm a number or "none"'
+            )
         clips[planned.name] = float(np.percentile(norms, percentile))
     return clips[planned.name]
 
@@ -119,14 +142,19 @@ def _open(plan: Plan, folder: Path, resume: bool) -> None:
         except (ValueError, KeyError, TypeError):
             raise BadInput(f"{document} is damaged; choose another --out") from None
         if there != plain(plan.resolved()):
-            raise BadInput(f"{folder} holds another run ({there.get('name')!r}, or other settings); choose another --out")
+            raise BadInput(
+                f"{folder} holds another run ({there.get('name')!r}, or other settings); choose another --out"
+            )
         if not resume:
             raise BadInput(f"{folder} already holds this run; add --resume to go on with it, or choose another --out")
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is not empty and holds no run of ours; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    _write(document, strict(plan.document([plan.meta(p, None) for program in plan.programs for p in program.runs]), indent=1))
+    _write(
+        document,
+        strict(plan.document([plan.meta(p, None) for program in plan.programs for p in program.runs]), indent=1),
+    )
 
 
 def _environment(plan: Plan, folder: Path, command: str) -> None:

@@ -39,11 +39,18 @@ class Planned:
     pilot: str | None = None
     is_pilot: bool = False
     control: str | None = None
+    replicate: int = 0
+
+    @property
+    def seed(self) -> int:
+        """Seed of the first model, the batches and who takes part; replicate 0 has the seed of the partition."""
+        base = self.cell.seed
+        return int(stream(base, "replicate", self.replicate).integers(2**53)) if self.replicate else base
 
     def run(self, clip: float | None) -> Run:
         """Return the run with its clip."""
         federation, study, adversary = self.cell.federation, self.study, self.adversary
-        k, seed, members = self.cell.clients, self.cell.seed, self.members
+        k, members = self.cell.clients, self.members
         rule = aggregator(self.rule, study.score, k, clip)
         terms: dict[str, Array] = {"cross_entropy": np.ones(k)}
         if study.training.proximal:
@@ -63,7 +70,7 @@ class Planned:
             self.name,
             replace(federation, terms=terms),
             rule,
-            seed,
+            self.seed,
             study.rounds,
             cohort=_some(part.fraction),
             lost=_chance(part.lost, "lost"),
@@ -162,12 +169,14 @@ class Plan:
             "client_names": planned.cell.client_names,
             "architecture": planned.architecture,
             "seed": planned.cell.seed,
+            "replicate": planned.replicate,
             "adversary": planned.adversary.kind if planned.adversary else None,
             "adversaries": list(planned.members),
             "strength": planned.strength,
             "control": planned.control,
             "control_of": served,
             "pilot": planned.is_pilot,
+            "clip": planned.clip,
             "clip_norm": clip,
             "final_moment": f"{self.study.evaluation.model}@test",
         }
@@ -181,18 +190,33 @@ def plan(study: Study) -> Plan:
     for source, k, seed in itertools.product(read, study.partition.clients, study.seeds):
         made = cell(source, k, seed, study)
         _check_members(study, made)
-        for architecture in study.model.architecture:
+        for architecture, replicate in itertools.product(study.model.architecture, study.replicates):
             here = f"{source.name}-K{made.clients}-{architecture}"
-            pilot = f"pilot-{here}-s{seed}"
+            tail = f"-s{seed}" + (f"r{replicate}" if replicate else "")
+            base = Planned(
+                f"pilot-{here}{tail}",
+                made,
+                architecture,
+                chosen("fedavg"),
+                None,
+                None,
+                study,
+                is_pilot=True,
+                replicate=replicate,
+            )
             if "calibrated" in study.clip.norm:
-                pilots.append(Planned(pilot, made, architecture, chosen("fedavg"), None, None, study, is_pilot=True))
+                pilots.append(base)
             for rule, clip in itertools.product(_rules(study), study.clip.norm):
-                tag = rule.tag + (f"-clip({clip if isinstance(clip, str) else format(clip, 'g')})" if len(study.clip.norm) > 1 else "")
-                base = Planned(f"{here}-{tag}", made, architecture, rule, None, None, study, clip, pilot if clip == "calibrated" else None)
-                runs += _with_controls(base)
+                tag = rule.tag + (
+                    f"-clip({clip if isinstance(clip, str) else format(clip, 'g')})" if len(study.clip.norm) > 1 else ""
+                )
+                pilot = base.name if clip == "calibrated" else None
+                runs += _with_controls(
+                    replace(base, name=f"{here}-{tag}", rule=rule, clip=clip, pilot=pilot, is_pilot=False), tail
+                )
     _check_names(runs)
     for planned in runs:
-        cohort = len(planned.run(1.0).cohort(planned.cell.federation.clients, planned.cell.seed, 1))
+        cohort = len(planned.run(1.0).cohort(planned.cell.federation.clients, planned.seed, 1))
         planned.run(1.0).aggregator.check(cohort)
     return Plan(study, read, [*_programs(study, pilots, "pilot"), *_programs(study, runs, "runs")])
 
@@ -204,26 +228,36 @@ def _rules(study: Study) -> list[Chosen]:
         given = rule.model_extra or {}
         grid = {k: v if isinstance(v, list) else [v] for k, v in given.items()}
         for undefined, values in itertools.product(study.score.undefined, itertools.product(*grid.values())):
-            out.append(chosen(rule.name, dict(zip(grid, values, strict=True)), undefined, tag_policy=len(study.score.undefined) > 1))
+            out.append(
+                chosen(
+                    rule.name,
+                    dict(zip(grid, values, strict=True)),
+                    undefined,
+                    tag_policy=len(study.score.undefined) > 1,
+                )
+            )
     return out
 
 
-def _with_controls(base: Planned) -> list[Planned]:
+def _with_controls(base: Planned, tail: str) -> list[Planned]:
     """The run under every strength of the adversary, and one adversary-free control for all of them."""
-    adversary, tail = base.study.adversary, f"-s{base.cell.seed}"
+    adversary = base.study.adversary
     if adversary is None:
         return [replace(base, name=base.name + tail)]
-    control = replace(base, name=f"{base.name}-control{tail}") if adversary.control else None
-    attacked = [
-        replace(base, name=f"{base.name}-{adversary.kind}({strength:g}){tail}", adversary=adversary, strength=strength, control=control and control.name)
+    controls = [replace(base, name=f"{base.name}-control{tail}")] if adversary.control else []
+    attacked = replace(base, adversary=adversary, control=controls[0].name if controls else None)
+    return [
+        replace(attacked, name=f"{base.name}-{adversary.kind}({strength:g}){tail}", strength=strength)
         for strength in adversary.strength
-    ]
-    return attacked + ([control] if control else [])
+    ] + controls
 
 
 def _check_members(study: Study, made: Cell) -> None:
     if study.adversary and max(study.adversary.members) >= made.clients:
-        raise BadInput(f"adversary.members names client {max(study.adversary.members)}, but there are {made.clients} clients, numbered from 0")
+        raise BadInput(
+            f"adversary.members names client {max(study.adversary.members)}, "
+            f"but there are {made.clients} clients, numbered from 0"
+        )
     if study.adversary and len(study.adversary.members) >= made.clients:
         raise BadInput(f"adversary.members names all {made.clients} clients; leave at least one honest")
 
@@ -239,7 +273,9 @@ def _programs(study: Study, runs: Sequence[Planned], wave: str) -> list[Program]
     groups: dict[tuple[str, str], list[Planned]] = {}
     for planned in runs:
         groups.setdefault((planned.cell.source.name, planned.architecture), []).append(planned)
-    return [_program(study, f"{wave} {name} {architecture}", members) for (name, architecture), members in groups.items()]
+    return [
+        _program(study, f"{wave} {name} {architecture}", members) for (name, architecture), members in groups.items()
+    ]
 
 
 def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:

@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from .. import aggregate, metrics, robust, scores, weights
 from ..checks import BadInput, nearest
-from ..types import Aggregator, Array, Reports
+from ..types import Aggregator, Array
 from .schema import Adversary, Score
 
 CAP = {"share": None, "honest": 0.0}
@@ -43,7 +41,9 @@ def _function(name: str) -> Callable[..., Any]:
     if ":" not in name:
         key = name.replace("-", "_")
         if key not in known():
-            raise BadInput(f"rule {name!r} is unknown; {nearest(key, known())}, or give your own as package.module:function")
+            raise BadInput(
+                f"rule {name!r} is unknown; {nearest(key, known())}, or give your own as package.module:function"
+            )
         return known()[key]
     module, _, attribute = name.partition(":")
     try:
@@ -51,7 +51,9 @@ def _function(name: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as e:
         raise BadInput(f"rule {name!r} cannot be imported ({e}); is its folder on PYTHONPATH?") from None
     if not callable(function):
-        raise BadInput(f"rule {name!r} is no function; name one that turns scores (K,) and sizes (K,) into weights (K,)")
+        raise BadInput(
+            f"rule {name!r} is no function; name one that turns scores (K,) and sizes (K,) into weights (K,)"
+        )
     return function  # type: ignore[no-any-return]
 
 
@@ -72,12 +74,14 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
 
 def formula(function: Callable[..., Any]) -> str:
     """Return the first indented line of a docstring: the formula, by our convention; else its first line."""
-    lines = inspect.getdoc(function or "").splitlines() if inspect.getdoc(function) else []
+    lines = (inspect.getdoc(function) or "").splitlines()
     indented = [x.strip() for x in lines if x.startswith("    ") and "=" in x]
     return indented[0] if indented else (lines[0] if lines else "")
 
 
-def chosen(name: str, given: Mapping[str, Any] | None = None, undefined: str = "neutral", *, tag_policy: bool = False) -> Chosen:
+def chosen(
+    name: str, given: Mapping[str, Any] | None = None, undefined: str = "neutral", *, tag_policy: bool = False
+) -> Chosen:
     """Look a rule up and check the names of its parameters.
 
     Examples
@@ -108,7 +112,9 @@ def chosen(name: str, given: Mapping[str, Any] | None = None, undefined: str = "
     inside += [f"undefined={undefined}"] if tag_policy else []
     short = name.replace("_", "-").replace(":", ".")
     tag = short + (f"({','.join(inside)})" if inside else "")
-    return Chosen(short if ":" not in name else name, filled, undefined, tag.replace(" ", "").replace("/", "_"), formula(function))
+    return Chosen(
+        short if ":" not in name else name, filled, undefined, tag.replace(" ", "").replace("/", "_"), formula(function)
+    )
 
 
 def _metric(name: str) -> Callable[[Array], Array]:
@@ -146,20 +152,17 @@ def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None) -> 
         judged = params.pop("moment") if score.on == "train" else f"{params.pop('moment')}@{score.on}"
         return aggregate.fairfed(_signed(score.metric), moment=judged, clip=clip, **params)
     if function in [getattr(robust, name) for name in robust.__all__]:
-        choices = {robust.krum: robust.krum_choice, robust.multi_krum: robust.multi_krum_choice}
-        return aggregate.robust(function, chooses=choices.get(function), clip=clip, **params)
+        return aggregate.robust(
+            function, chooses=getattr(robust, f"{function.__name__}_choice", None), clip=clip, **params
+        )
     if "share" in params:
         params = {"eta": weights.eta_for_cap(params.pop("share"), clients, params.pop("honest", 0.0))}
     if function in (weights.uniform, weights.fedavg):
         return aggregate.weighted(function, clip=clip, **params)
     judged = params.pop("metrics", None) or [score.metric]
     each = [scores.gap(_metric(m), moment) for m in judged]
-
-    def several(reports: Reports) -> Array:
-        return np.stack([s(reports) for s in each])
-
-    seen = several if len(each) > 1 else each[0]
-    return aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=frozenset({moment}), **params)
+    seen = scores.several(*each) if len(each) > 1 else each[0]
+    return aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=(moment,), **params)
 
 
 def broadcast_statistic(rule: Aggregator, score: Score, adversary: Adversary) -> Aggregator:
@@ -167,14 +170,6 @@ def broadcast_statistic(rule: Aggregator, score: Score, adversary: Adversary) ->
 
     ``mean``: the size-weighted mean of the clients' own gaps (Fairis); ``pooled``: the gap of the summed counts.
     """
-    metric, moment = _metric(score.metric), _moment(score)
-
-    def statistic(reports: Reports) -> float:
-        counts = reports.counts[moment]
-        if adversary.statistic == "pooled":
-            return float(metric(counts.sum(0)))
-        own = metric(counts)
-        known = np.isfinite(own) & (reports.sizes > 0)
-        return float(np.average(own[known], weights=reports.sizes[known])) if known.any() else float("nan")
-
+    moment = _moment(score)
+    statistic = scores.population(_metric(score.metric), moment, adversary.statistic)
     return aggregate.telling(rule, "F_global", statistic, first=adversary.first_target, shared=True, asks=(moment,))

@@ -36,8 +36,8 @@ class Data(Section):
     folder: str | None = None
     options: dict[str, Any] = {}
     sensitive: str | list[str] | None = None
-    test_fraction: float = Field(0.2, gt=0, lt=1)
-    held_fraction: float = Field(0.0, ge=0, lt=1)
+    test_fraction: float = Field(default=0.2, gt=0, lt=1)
+    held_fraction: float = Field(default=0.0, ge=0, lt=1)
     path: str | None = None
     label: str | None = None
     positive: str | int | float | bool | None = None
@@ -49,7 +49,17 @@ class Data(Section):
     reference: dict[str, str] | None = None
     missing: Literal["error", "group", "drop"] | None = None
 
-    OWN: ClassVar = ("label", "positive", "favourable", "favourable_is", "client", "leave_out", "bins", "reference", "missing")
+    OWN: ClassVar = (
+        "label",
+        "positive",
+        "favourable",
+        "favourable_is",
+        "client",
+        "leave_out",
+        "bins",
+        "reference",
+        "missing",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Data:
@@ -71,16 +81,19 @@ class Partition(Section):
 
     kind: Literal["dirichlet", "equal", "quantity", "natural"] = "dirichlet"
     over: Literal["cells", "labels", "groups"] = "cells"
-    alpha: float = Field(0.5, gt=0)
+    alpha: float = Field(default=0.5, gt=0)
     clients: Axis[Annotated[int, Field(ge=1)]] = (3,)
-    min_size: int = Field(1, ge=1)
+    min_size: int = Field(default=1, ge=1)
 
 
 class Model(Section):
-    """What is trained and which part is shared. ``module``: your own ``package.module:factory``, called with the width."""
+    """What is trained and which part is shared.
+
+    ``module``: your own ``package.module:factory``, called with the number of features.
+    """
 
     architecture: Axis[Literal["splitml", "full", "silo"]] = ("splitml",)
-    shared: int = Field(2, ge=1)
+    shared: int = Field(default=2, ge=1)
     hidden: tuple[int, ...] = (64, 32, 16)
     module: str | None = None
 
@@ -88,15 +101,15 @@ class Model(Section):
 class Training(Section):
     """Local training. ``batch = "auto"``: all rows when the federation trains on fewer than 2,000, else 64."""
 
-    steps: int = Field(60, ge=1)
+    steps: int = Field(default=60, ge=1)
     batch: int | Literal["auto", "full"] = "auto"
     sampling: Literal["replacement", "epoch"] = "replacement"
     optimiser: Literal["adam", "sgd"] = "adam"
-    lr: float = Field(0.005, gt=0)
-    momentum: float = Field(0.0, ge=0, lt=1)
+    lr: float = Field(default=0.005, gt=0)
+    momentum: float = Field(default=0.0, ge=0, lt=1)
     keep_optimiser: bool = True
     balance: Literal["class", "cell", "none"] = "class"
-    proximal: float = Field(0.0, ge=0)
+    proximal: float = Field(default=0.0, ge=0)
     dtype: Literal["float32", "float64"] = "float32"
     engine: Literal["auto", "swap", "vmap", "loop"] = "auto"
 
@@ -124,15 +137,15 @@ class Rule(BaseModel):
 
 
 class Clip(Section):
-    """Longest update that enters the sum: a number, "none", or "calibrated" as a percentile of an honest pilot's norms."""
+    """Longest update that enters the sum: a number, "none", or a percentile of an honest pilot's norms."""
 
     norm: Axis[float | Literal["none", "calibrated"]] = ("calibrated",)
-    percentile: float = Field(90.0, gt=0, le=100)
+    percentile: float = Field(default=90.0, gt=0, le=100)
 
     @model_validator(mode="after")
     def _positive(self) -> Clip:
         if bad := [c for c in self.norm if isinstance(c, float) and not c > 0]:
-            raise ValueError(f"clip.norm must be above 0, got {bad[0]:g}; use \"none\" to leave updates as they are")
+            raise ValueError(f'clip.norm must be above 0, got {bad[0]:g}; use "none" to leave updates as they are')
         return self
 
 
@@ -142,15 +155,18 @@ class Adversary(Section):
     kind: Literal["disparity", "gaming", "inflation"] = "disparity"
     members: tuple[int, ...] = (0,)
     strength: Axis[float] = (2.0,)
-    first_target: float = Field(0.3, ge=0, le=1)
+    first_target: float = Field(default=0.3, ge=0, le=1)
     statistic: Literal["mean", "pooled"] = "mean"
-    inflate: float = Field(1.0, gt=0)
+    inflate: float = Field(default=1.0, gt=0)
     control: bool = True
 
     @model_validator(mode="after")
     def _sane(self) -> Adversary:
         if any(not s > 0 for s in self.strength):
-            raise ValueError(f"adversary.strength must be above 0, got {min(self.strength):g}; remove [adversary] for an honest federation")
+            raise ValueError(
+                f"adversary.strength must be above 0, got {min(self.strength):g}; "
+                "remove [adversary] for an honest federation"
+            )
         if not self.members or len(set(self.members)) < len(self.members) or min(self.members) < 0:
             raise ValueError(f"adversary.members must be distinct client numbers from 0, got {list(self.members)}")
         return self
@@ -159,31 +175,36 @@ class Adversary(Section):
 class Participation(Section):
     """Share of clients asked each round, and the chance that one is lost (never trains) or late (reply dropped)."""
 
-    fraction: float = Field(1.0, gt=0, le=1)
-    lost: float = Field(0.0, ge=0, lt=1)
-    late: float = Field(0.0, ge=0, lt=1)
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    lost: float = Field(default=0.0, ge=0, lt=1)
+    late: float = Field(default=0.0, ge=0, lt=1)
 
 
 class Evaluation(Section):
     """On the test pool: every so many rounds (0: only at the end), and which model counts at the end."""
 
-    every: int = Field(1, ge=0)
+    every: int = Field(default=1, ge=0)
     model: Literal["received", "trained"] = "received"
 
 
 class Study(Section):
-    """A study: lists of seeds, rules, client counts, architectures, strengths and data sets make a grid of runs."""
+    """A study: lists of seeds, rules, client counts, architectures, strengths and data sets make a grid of runs.
 
-    name: str = Field("study", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    A seed decides the test pool, the partition, the first model and the batches. ``replicates`` repeats a seed on the
+    same rows with another first model and other batches, so that the luck of training can be told from the data's.
+    """
+
+    name: str = Field(default="study", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     description: str = ""
     seeds: Axis[Annotated[int, Field(ge=0)]] = (42,)
-    rounds: int = Field(16, ge=1)
+    replicates: Axis[Annotated[int, Field(ge=0)]] = (0,)
+    rounds: int = Field(default=16, ge=1)
     data: Data
     partition: Partition = Partition()
     model: Model = Model()
     training: Training = Training()
     score: Score = Score()
-    rule: tuple[Rule, ...] = Field((Rule(name="fairis"),), min_length=1)
+    rule: tuple[Rule, ...] = Field(default=(Rule(name="fairis"),), min_length=1)
     clip: Clip = Clip()
     adversary: Adversary | None = None
     participation: Participation = Participation()
@@ -202,6 +223,12 @@ def _fields_at(where: Sequence[int | str]) -> list[str]:
     return list(model.model_fields)
 
 
+def _place(error: Any) -> list[int | str]:
+    """Where an error lies: the path of keys, without the names of types that unions put into it."""
+    kinds = ("int", "float", "str", "bool")
+    return [p for p in error["loc"] if isinstance(p, int) or not ("[" in p or p in kinds)]
+
+
 def check(raw: Mapping[str, Any], source: str) -> Study:
     """Return the study that ``raw`` describes, or refuse it in one sentence.
 
@@ -216,15 +243,20 @@ def check(raw: Mapping[str, Any], source: str) -> Study:
         return Study.model_validate(raw)
     except ValidationError as e:
         first = e.errors()[0]
-        where = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part in ("int", "float", "str")))]
+        where = _place(first)
+        same = [x for x in e.errors() if _place(x) == where]  # a union reports once for each of its types
         dotted = ".".join(str(part) for part in where)
-        more = f" (and {e.error_count() - 1} more)" if e.error_count() > 1 else ""
+        others = e.error_count() - len(same)
+        more = f" (and {others} more)" if others else ""
         if first["type"] == "extra_forbidden":
             place = f"[{'.'.join(str(p) for p in where[:-1])}]" if len(where) > 1 else "a study"
-            raise BadInput(f"{source}: {where[-1]!r} is no key of {place}; {nearest(str(where[-1]), _fields_at(where))}{more}") from None
+            raise BadInput(
+                f"{source}: {where[-1]!r} is no key of {place}; {nearest(str(where[-1]), _fields_at(where))}{more}"
+            ) from None
         if first["type"] == "missing":
             raise BadInput(f"{source}: {dotted} is missing; add it (see `equipoise new`){more}") from None
-        message = first["msg"].removeprefix("Value error, ")
+        message = " or ".join(dict.fromkeys(x["msg"].removeprefix("Value error, ") for x in same))
+        message = message.replace(" or Input should be", " or").replace(", unable to parse string as a number", "")
         got = "" if first["type"] == "value_error" else f"; got {first['input']!r}"
         prefix = "" if first["type"] == "value_error" else f"{dotted}: "
         raise BadInput(f"{source}: {prefix}{message[0].lower()}{message[1:]}{got}{more}") from None
@@ -233,7 +265,11 @@ def check(raw: Mapping[str, Any], source: str) -> Study:
 def ready() -> dict[str, Path]:
     """Return the studies that ship with the package, by name."""
     folder = resources.files("equipoise") / "studies"
-    return {p.name.removesuffix(".toml"): Path(str(p)) for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.name.endswith(".toml")}
+    return {
+        p.name.removesuffix(".toml"): Path(str(p))
+        for p in sorted(folder.iterdir(), key=lambda p: p.name)
+        if p.name.endswith(".toml")
+    }
 
 
 def _assign(raw: dict[str, Any], setting: str) -> None:
@@ -254,7 +290,10 @@ def _assign(raw: dict[str, Any], setting: str) -> None:
     if isinstance(target, list):
         having = [t for t in target if last in t] or (target if len(target) == 1 else [])
         if not having:
-            raise BadInput(f"--set {key}: no [[{path[-1]}]] of the study has {last!r}; add it in the file, or give the whole rule in a study of your own")
+            raise BadInput(
+                f"--set {key}: no [[{path[-1]}]] of the study has {last!r}; "
+                "add it in the file, or give the whole rule in a study of your own"
+            )
         for t in having:
             t[last] = value
     else:
