@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -30,7 +32,10 @@ constant = 3
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     (tmp_path / "my_nets.py").write_text(FACTORIES)
-    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "broken_nets.py").write_text("def plain(")
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("my_nets", None)
 
 
 @pytest.mark.parametrize("name", models.__all__)
@@ -82,6 +87,7 @@ def test_a_users_factory_is_found_and_checked(mine, name):
     [
         ("my_nets", "must be written module:factory"),
         ("no_such_nets:plain", "cannot be imported"),
+        ("broken_nets:plain", "cannot be imported .*never closed"),
         ("my_nets:plane", "has no 'plane'"),
         ("my_nets:constant", "is a int, not a function"),
         ("my_nets:text", "made a str, not a torch.nn.Module"),

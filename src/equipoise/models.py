@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -99,12 +101,16 @@ def load_factory(where: str) -> Callable[[int], nn.Module]:
     place, _, name = where.partition(":")
     if not place or not name:
         raise BadInput(f"model {where!r} must be written module:factory, such as my_models:net")
+    here = str(Path.cwd())
+    sys.path.insert(0, here)  # a console script does not look into the folder it is started from
     try:
         factory = getattr(importlib.import_module(place), name)
-    except ImportError as e:
-        raise BadInput(f"model {where!r} cannot be imported ({e}); run where Python finds {place!r}") from e
     except AttributeError:
         raise BadInput(f"module {place!r} has no {name!r}; name a function that builds the model") from None
+    except Exception as e:  # whatever the user's module raises
+        raise BadInput(f"model {where!r} cannot be imported ({e}); run beside {place}.py or set PYTHONPATH") from e
+    finally:
+        sys.path.remove(here)
     if not callable(factory):
         raise BadInput(f"{where!r} is a {type(factory).__name__}, not a function that builds the model")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,6 +200,31 @@ def test_batchnorm_averages_its_floats_and_keeps_its_counters():
     assert done.reports.counters == {}
 
 
+def test_batchnorm_cannot_take_a_short_batch_of_one_row():
+    who, fed = learner(Normed, sampling="epoch"), federation((17, 40))
+    with pytest.raises(BadInput, match=r"refuses a batch of 1 rows .* use sampling 'replacement'"):
+        who.work([open_work(fed, *who.init(fed, 1))])
+
+
+class Spare(nn.Module):
+    """A user's net with a part that its forward does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.spare, self.last = nn.Linear(FEATURES, 16), nn.Linear(16, 16), nn.Linear(16, 1)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+@pytest.mark.parametrize("engine", ["auto", "loop"])
+def test_a_part_without_use_stays_where_it_is(engine):
+    who, fed = learner(Spare, None, engine=engine), federation()
+    (done,) = who.work([open_work(fed, *who.init(fed, 1))])
+    spare = slice(16 * FEATURES + 16, 16 * FEATURES + 16 + 17 * 16)
+    assert not done.reports.updates[:, spare].any() and done.reports.updates.any(1).all()
+
+
 def test_frozen_parameters_stay():
     def frozen():
         module = net()
@@ -239,11 +266,21 @@ def test_a_large_full_batch_trains_alone_and_unpadded():
     assert np.array_equal(whole.reports.updates[:1], alone.reports.updates)
 
 
-def test_shards_of_other_widths_or_rows_from_lists_are_taken():
+def test_other_types_are_taken_and_other_widths_refused():
     fed = federation((30, 30))
     listed = Shard(
         fed.shards[0].x.astype(np.float32), fed.shards[0].y.astype(bool), fed.shards[0].group.astype(np.int8)
     )
     other = replace(fed, shards=[listed, fed.shards[1]])
     assert np.array_equal(run(learner(), fed, 1)[0], run(learner(), other, 1)[0])
-    assert shard(3, 1).x.shape == (3, FEATURES)
+    narrow = replace(fed, shards=[replace(shard(30, 1), x=np.zeros((30, 3))), fed.shards[1]])
+    with pytest.raises(BadInput, match="rows have 3 and 7 features; all clients need the same"):
+        run(learner(), narrow, 1)
+
+
+def test_training_does_not_load_torchs_compiler():
+    """torch.optim and torch.func.grad would, and take one to two seconds for it at every start."""
+    code = "import sys; from worlds import *; run(learner(), federation(), 1); print('torch._dynamo' in sys.modules)"
+    here = str(Path(__file__).parent)
+    found = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

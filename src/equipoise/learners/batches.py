@@ -8,11 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checks import BadInput
 from ..rounds import stream
 from ..types import Array, Shard
 
 Sampling = Literal["replacement", "epoch"]
 Balance = Literal["class", "cell", "none"]
+
+LARGE = 1024
+"""A full batch of more rows gains nothing from company: such a client trains alone, and unpadded."""
 
 WIDTH = 32
 """Batches are padded to a multiple of this with rows of weight 0, for the reason told in ``optimisers``."""
@@ -72,6 +76,9 @@ class Pool:
             return torch.cat([old, fresh]) if len(old) else fresh
 
         filled = [s for s in new if len(s.y)]
+        widths = {np.shape(s.x)[1] for s in filled} | ({self.x.shape[1]} if len(self.x) else set())
+        if len(widths) > 1:
+            raise BadInput(f"rows have {' and '.join(map(str, sorted(widths)))} features; all clients need the same")
         self.x = grown(self.x, [np.asarray(s.x) for s in filled], self.dtype)
         self.y = grown(self.y, [np.asarray(s.y) for s in filled], self.dtype)
         self.group = grown(self.group, [np.asarray(s.group) for s in filled], torch.int64)
@@ -87,10 +94,10 @@ def padded(n: int, batch: int | None) -> int:
     """Return the padded batch size of a client with n rows: it depends on this client alone.
 
     A full batch is padded to the next power of two, so that clients of about one size can train side by side; beyond
-    1024 rows each trains alone, and there is nothing to pad for.
+    ``LARGE`` rows each trains alone, and there is nothing to pad for.
     """
     if batch is None:
-        return n if n > 1024 else max(WIDTH, 1 << (n - 1).bit_length())
+        return n if n > LARGE else max(WIDTH, 1 << (n - 1).bit_length())
     return -(-batch // WIDTH) * WIDTH
 
 

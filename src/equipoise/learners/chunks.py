@@ -11,12 +11,9 @@ import torch
 from torch import Tensor
 
 from ..types import Array, Local, Work
-from .batches import Pool, Sampling, plan
+from .batches import LARGE, Pool, Sampling, plan
 
 Term = Callable[[Local], Tensor]
-
-LARGE = 1024
-"""Slots with wider batches gain nothing from company; each trains alone."""
 
 
 class Slot(NamedTuple):

@@ -125,7 +125,7 @@ def vmap(module: nn.Module) -> Stacking:
             return last[0].detach()
 
         def backward(slope: Tensor) -> None:
-            torch._foreach_copy_(filled, torch.autograd.grad(last.pop(), listed, slope))
+            torch._foreach_copy_(filled, torch.autograd.grad(last.pop(), listed, slope, materialize_grads=True))
 
         return Passes(forward, backward)
 
@@ -205,7 +205,10 @@ def agrees(module: nn.Module, stacking: Stacking, x: Tensor) -> bool:
         ]
     )
     pull = torch.linspace(-1, 1, right.numel(), dtype=right.dtype).view_as(right)
-    own = [torch.autograd.grad((z * w).sum(), list(p.values())) for z, w, p in zip(right, pull, mine, strict=True)]
+    own = [
+        torch.autograd.grad((z * w).sum(), list(p.values()), materialize_grads=True)
+        for z, w, p in zip(right, pull, mine, strict=True)
+    ]
     both = {n: torch.stack([p[n].detach() for p in mine]) for n in given}
     kept = {n: b.mT.contiguous() if n in stacking.turned else b for n, b in both.items()}
     grads = {n: torch.zeros_like(b) for n, b in kept.items()}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from ..checks import BadInput
 from ..rounds import stream
 from ..types import Local
 from .batches import Pool
@@ -57,10 +58,15 @@ class Loop:
             real = int(chunk.valid[at, i])
             x = self.pool.x[chunk.rows[at, i, :real]]
             y, group, weight = (c[at, i : i + 1, :real] for c in (chunk.y, chunk.group, chunk.weight))
-            logits = logits_of(self.module, leaves | buffers, x)
+            try:
+                logits = logits_of(self.module, leaves | buffers, x)
+            except ValueError as e:  # BatchNorm cannot train on one row, the short last batch of an epoch
+                raise BadInput(f"the model refuses a batch of {real} rows ({e}); use sampling 'replacement'") from e
             shown = {n: t[None] for n, t in leaves.items()}
             local = Local(shown, anchor, x[None], y, group, weight, logits[None], news)
-            grads = torch.autograd.grad(loss(local, coefficients, self.terms), list(leaves.values()))
+            grads = torch.autograd.grad(
+                loss(local, coefficients, self.terms), list(leaves.values()), materialize_grads=True
+            )
             with torch.no_grad():
                 self.rule.step(
                     list(leaves.values()), [g.contiguous() for g in grads], moved, chunk.slots[i].taken + step + 1
