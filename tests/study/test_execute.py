@@ -300,13 +300,13 @@ def test_a_client_update_inflated_tenfold_is_clipped(tmp_path: Path) -> None:
         small(
             "seeds=42",
             "rule=[{name='uniform'}]",
-            "adversary={kind='inflation',strength=10.0}",
+            "adversary={kind='inflate',strength=10.0}",
             "clip.norm=['none','calibrated']",
         ),
         out,
     )
     free, clipped = (
-        lines(out, run=f"german-K3-splitml-uniform-clip({c})-inflation(10)-s42", round=1)[0]
+        lines(out, run=f"german-K3-splitml-uniform-clip({c})-inflate(10)-s42", round=1)[0]
         for c in ("none", "calibrated")
     )
     control = lines(out, run="german-K3-splitml-uniform-clip(none)-control-s42", round=1)[0]
@@ -331,7 +331,11 @@ def test_a_client_update_inflated_tenfold_is_clipped(tmp_path: Path) -> None:
         (["partition.clients=1000"], "1000 clients x 1 = 1000 > 800 examples"),
         (["data.sensitive=sxe"], "did you mean 'sex'"),
         (["data.name=germann"], "did you mean 'german'"),
-        (["score.metric=accuracy"], "cannot judge a client"),
+        (["score.metric=accuracy"], "is high where all is well"),
+        (["score.metric=equal_oportunity_difference"], "did you mean 'equal_opportunity_difference'"),
+        (["adversary.kind=dispairty"], "did you mean 'disparity'"),
+        (["partition.kind=dirichlett"], "did you mean 'dirichlet'"),
+        (["partition.kind=equal", "partition.beta=1"], "'beta' is no parameter of the partition equal"),
         (["score.undefined=error", "seeds=9", "partition.clients=12"], "undefined"),
         (["model.module=nowhere:net"], "nowhere"),
         (["rule=[{name='nowhere:rule'}]"], "cannot be imported"),

@@ -27,7 +27,6 @@ GERMAN: dict[str, Any] = {"data": {"name": "german"}}
         ({"training": {"lr": "fast"}}, "training.lr: .*got 'fast'"),
         ({"clip": {"norm": -1}}, "clip.norm must be above 0, got -1"),
         ({"clip": {"norm": "calibrate"}}, "clip.norm.*'calibrated'.*got 'calibrate'"),
-        ({"adversary": {"kind": "dispairty"}}, "adversary.kind: .*'disparity'.* got 'dispairty'"),
         ({"adversary": {"strength": 0}}, "adversary.strength must be above 0, got 0"),
         ({"adversary": {"members": [0, 0]}}, r"adversary.members must be distinct client numbers from 0, got \[0, 0\]"),
         ({"score": {"undefined": "nought"}}, "score.undefined.*'neutral'.*got 'nought'"),

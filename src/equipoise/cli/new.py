@@ -154,7 +154,7 @@ kind = "natural"             # every value of the client column is a client
 """
 DEALT = """
 [partition]
-kind = "dirichlet"           # or "equal", "quantity"
+kind = "dirichlet"           # or "equal", "by-quantity"
 over = "cells"               # the (label, group) cells; or "labels", "groups"
 alpha = 0.5                  # small: clients differ much; large: they are alike
 clients = 3

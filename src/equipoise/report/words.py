@@ -90,7 +90,7 @@ FORMULAS = {
 ATTACKS = {
     "disparity": "trains to widen the gap between the groups while staying accurate",
     "gaming": "steers its reported fairness gap towards the figure that the server broadcasts",
-    "inflation": "multiplies its update",
+    "inflate": "multiplies its update",
 }
 
 ALWAYS = ("eta", "beta")

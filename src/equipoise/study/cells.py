@@ -13,6 +13,7 @@ from ..checks import BadInput
 from ..data import partition
 from ..rounds import stream
 from ..types import Array, Federation, Shard
+from .lookup import catalogue, lookup, parameters, refuse_unknown
 from .schema import Study
 
 
@@ -76,26 +77,19 @@ def sources(study: Study) -> list[Source]:
 def _split(source: Source, train: Array, clients: int, seed: int, study: Study) -> tuple[list[Array], tuple[str, ...]]:
     """Deal the training rows to clients; natural clients come sorted by name."""
     section = study.partition
-    y, group = source.table.y[train], source.group[train]
-    if section.kind == "natural":
+    deal = lookup("partition.kind", section.kind, catalogue(partition), "turns labels and groups into K row arrays")
+    own = parameters(deal, wired=("clients", "seed"))
+    refuse_unknown(f"partition {section.kind}", section.model_extra or {}, own)
+    settings = {k: v for k, v in section.model_dump().items() if k in own}
+    if deal is partition.natural:
         if source.table.client is None:
             raise BadInput(
                 f'partition.kind = "natural" needs a client column, and {source.name} has none; '
                 "set data.client, or choose another kind"
             )
         ids = source.table.client[train]
-        parts = partition.natural(ids, min_size=section.min_size)
-        return [train[p] for p in parts], tuple(str(n) for n in np.unique(ids))
-    if section.kind == "dirichlet":
-        parts = partition.dirichlet(
-            y, group, clients=clients, seed=seed, over=section.over, alpha=section.alpha, min_size=section.min_size
-        )
-    elif section.kind == "quantity":
-        parts = partition.by_quantity(
-            y, group, clients=clients, seed=seed, alpha=section.alpha, min_size=section.min_size
-        )
-    else:
-        parts = partition.equal(y, group, clients=clients, seed=seed, min_size=section.min_size)
+        return [train[p] for p in deal(ids, **settings)], tuple(str(n) for n in np.unique(ids))
+    parts = deal(source.table.y[train], source.group[train], clients=clients, seed=seed, **settings)
     return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
 
 

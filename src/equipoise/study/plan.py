@@ -17,6 +17,7 @@ from ..records import entry
 from ..rounds import stream
 from ..types import Array, Choice, Learner, Round, Run
 from .cells import Cell, Source, cell, sources
+from .lookup import Function, catalogue, lookup
 from .rules import Chosen, aggregator, broadcast_statistic, chosen
 from .schema import Adversary, Study
 
@@ -57,10 +58,10 @@ class Planned:
             terms["proximal"] = np.full(k, study.training.proximal)
         hostile = []
         if adversary is not None:
-            if adversary.kind == "inflation":
-                hostile.append(attacks.inflate(members, self.strength or 1.0))
-            else:
+            if adversary.kind in _hostile_terms():
                 terms[adversary.kind] = np.where(np.isin(federation.clients, members), self.strength or 0.0, 0.0)
+            else:
+                hostile.append(_tamper(adversary.kind)(members, self.strength))
             if adversary.inflate != 1.0:
                 hostile.append(attacks.inflate(members, adversary.inflate))
             if adversary.kind == "gaming":
@@ -95,6 +96,20 @@ class Planned:
         if study.evaluation.model == "trained" and t == study.rounds:
             moments.add("trained@test")
         return frozenset(moments)
+
+
+def _hostile_terms() -> dict[str, Function]:
+    """The loss terms that only an adversary has."""
+    from .. import objectives
+
+    return {name: term for name, term in catalogue(objectives).items() if name not in ("cross_entropy", "proximal")}
+
+
+def _tamper(kind: str) -> Function:
+    ours = {name: f for name, f in catalogue(attacks).items() if f is not attacks.both}
+    return lookup(
+        "adversary.kind", kind, ours | _hostile_terms(), "turns members and a strength into reports -> reports"
+    )
 
 
 @dataclass(frozen=True)
@@ -184,6 +199,7 @@ class Plan:
 
 def plan(study: Study) -> Plan:
     """Read the data, make every federation, and lay out all runs; whatever cannot work is refused here."""
+    extra("torch", "train")
     read = sources(study)
     pilots: list[Planned] = []
     runs: list[Planned] = []
@@ -279,7 +295,6 @@ def _programs(study: Study, runs: Sequence[Planned], wave: str) -> list[Program]
 
 
 def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:
-    extra("torch", "train")
     from .. import learners, models, objectives
 
     section, training = study.model, study.training
@@ -293,7 +308,7 @@ def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:
     learner = learners.stacked(
         factory,
         shared=names,
-        terms={n: getattr(objectives, n) for n in ("cross_entropy", "proximal", "disparity", "gaming")},
+        terms=catalogue(objectives),
         count=metrics.counts,
         steps=training.steps,
         batch=batch,

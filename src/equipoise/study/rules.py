@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +10,17 @@ from typing import Any
 from .. import aggregate, metrics, robust, scores, weights
 from ..checks import BadInput, nearest
 from ..types import Aggregator, Array
+from .lookup import Function, catalogue, lookup, parameters, refuse_unknown
 from .schema import Adversary, Score
 
 CAP = {"share": None, "honest": 0.0}
 """Instead of eta: the share that a fully biased client may keep while honest scores stay below ``honest``."""
-GAPS = tuple(name for name in metrics.named.__all__ if name.endswith(("_difference", "_mean")))
-"""Metrics that can judge a client: in 0..1, higher is worse."""
+
+
+def gaps() -> dict[str, Callable[[Array], Array]]:
+    """Return the metrics that can judge a client: in 0..1, higher is worse."""
+    ours = catalogue(metrics.named)
+    return {name: metric for name, metric in ours.items() if metric not in metrics.named.HIGH_IS_GOOD}
 
 
 @dataclass(frozen=True)
@@ -30,41 +34,18 @@ class Chosen:
     formula: str = ""
 
 
-def known() -> dict[str, Callable[..., Any]]:
+def known() -> dict[str, Function]:
     """Return every rule of ours by name."""
-    rooms = [(weights, weights.__all__), (robust, robust.__all__)]
-    return {name: getattr(room, name) for room, names in rooms for name in names} | {"fairfed": aggregate.fairfed}
+    return catalogue(weights) | catalogue(robust) | {"fairfed": aggregate.fairfed}
 
 
-def _function(name: str) -> Callable[..., Any]:
-    """A rule of ours, or ``package.module:function`` of yours: scores (K,), sizes (K,), parameters -> weights (K,)."""
-    if ":" not in name:
-        key = name.replace("-", "_")
-        if key not in known():
-            raise BadInput(
-                f"rule {name!r} is unknown; {nearest(key, known())}, or give your own as package.module:function"
-            )
-        return known()[key]
-    module, _, attribute = name.partition(":")
-    try:
-        function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as e:
-        raise BadInput(f"rule {name!r} cannot be imported ({e}); is its folder on PYTHONPATH?") from None
-    if not callable(function):
-        raise BadInput(
-            f"rule {name!r} is no function; name one that turns scores (K,) and sizes (K,) into weights (K,)"
-        )
-    return function  # type: ignore[no-any-return]
+def _function(name: str) -> Function:
+    return lookup("rule", name, known(), "turns scores (K,) and sizes (K,) into weights (K,)")
 
 
-def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+def _parameters(function: Function) -> dict[str, Any]:
     """What may be set in a study: the keyword-only parameters of a rule that are its own."""
-    wired = {"clip", "undefined", "asks"}
-    own = {
-        p.name: p.default
-        for p in inspect.signature(function).parameters.values()
-        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in wired
-    }
+    own = parameters(function, wired=("clip", "undefined", "asks"))
     if function in (weights.fairis, weights.fairis_n):
         own |= CAP
     if function is weights.joint:
@@ -72,7 +53,7 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     return own
 
 
-def formula(function: Callable[..., Any]) -> str:
+def formula(function: Function) -> str:
     """Return the first indented line of a docstring: the formula, by our convention; else its first line."""
     lines = (inspect.getdoc(function) or "").splitlines()
     indented = [x.strip() for x in lines if x.startswith("    ") and "=" in x]
@@ -95,9 +76,7 @@ def chosen(
     """
     function, given = _function(name), dict(given or {})
     own = _parameters(function)
-    if wrong := [k for k in given if k not in own]:
-        what = nearest(wrong[0], own) if own else "it has none"
-        raise BadInput(f"{wrong[0]!r} is no parameter of the rule {name}; {what}")
+    refuse_unknown(f"rule {name}", given, own)
     if "eta" in given and "share" in given:
         raise BadInput(f"rule {name}: give eta, or the share a fully biased client may keep, not both")
     needed = [k for k, default in own.items() if default is inspect.Parameter.empty and k not in given]
@@ -118,9 +97,9 @@ def chosen(
 
 
 def _metric(name: str) -> Callable[[Array], Array]:
-    if name not in GAPS:
-        raise BadInput(f"score.metric {name!r} cannot judge a client; {nearest(name, GAPS)}")
-    return getattr(metrics, name)  # type: ignore[no-any-return]
+    if name in metrics.named.__all__ and name not in gaps():
+        raise BadInput(f"score.metric {name!r} is high where all is well; {nearest('difference', gaps())}")
+    return lookup("score.metric", name, gaps(), "turns counts (..., G, 4) into gaps in 0..1")
 
 
 def _signed(name: str) -> Callable[[Array], Array]:

@@ -76,10 +76,11 @@ class Data(Section):
         return {"path": self.path, "sensitive": sensitive, **declared}
 
 
-class Partition(Section):
-    """How rows are dealt to clients."""
+class Partition(BaseModel):
+    """How rows are dealt to clients: a function of ``data.partition`` or of yours, and its own parameters."""
 
-    kind: Literal["dirichlet", "equal", "quantity", "natural"] = "dirichlet"
+    model_config = ConfigDict(extra="allow", frozen=True)
+    kind: str = "dirichlet"
     over: Literal["cells", "labels", "groups"] = "cells"
     alpha: float = Field(default=0.5, gt=0)
     clients: Axis[Annotated[int, Field(ge=1)]] = (3,)
@@ -150,9 +151,13 @@ class Clip(Section):
 
 
 class Adversary(Section):
-    """Who attacks and how. ``strength``: alpha (disparity), lambda (gaming), or the factor (inflation)."""
+    """Who attacks and how.
 
-    kind: Literal["disparity", "gaming", "inflation"] = "disparity"
+    ``kind``: a hostile term of the local loss (disparity, gaming), with ``strength`` as its coefficient, or an attack
+    on the update (inflate), called with it; or one of yours. ``inflate`` also multiplies the members' updates.
+    """
+
+    kind: str = "disparity"
     members: tuple[int, ...] = (0,)
     strength: Axis[float] = (2.0,)
     first_target: float = Field(default=0.3, ge=0, le=1)
