@@ -112,7 +112,7 @@ FAULTS = [
         "learners/batches.py",
         "n / (parts * sizes[cell])",
         "parts * sizes[cell] / n",
-        ("tests/learners/test_engines.py",),
+        ("tests/learners/test_parts.py::test_row_weights_make_the_parts_equal",),
     ),
     Fault(
         "a resumed run does not look at the lines that stand there",
@@ -140,7 +140,7 @@ FAULTS = [
         "objectives.py",
         "-spread(local.logits.sigmoid(), local.group, local.weight > 0)[0]",
         "spread(local.logits.sigmoid(), local.group, local.weight > 0)[0]",
-        ("tests/learners/test_engines.py",),
+        ("tests/test_objectives.py",),
     ),
     Fault(
         "an interval that holds the limit counts as outside",
@@ -155,5 +155,19 @@ FAULTS = [
         "np.concatenate([cut[k] for cut in cuts])",
         "np.concatenate([cut[k] for cut in cuts] + [cuts[0][0][:1]])",
         ("tests/data/test_partition.py",),
+    ),
+    Fault(
+        "scaling is fitted on the test pool too",
+        "study/cells.py",
+        "data.fit_scaling(t.x, t.numeric, every)",
+        "data.fit_scaling(t.x, t.numeric, np.arange(len(t.y)))",
+        ("tests/study/test_facts.py",),
+    ),
+    Fault(
+        "the attacker's share is the honest clients'",
+        "records/summary.py",
+        "sum(w for c, w in zip(x['clients'], x['weights'], strict=True) if c in members)",
+        "sum(w for c, w in zip(x['clients'], x['weights'], strict=True) if c not in members)",
+        ("tests/study/test_facts.py",),
     ),
 ]
