@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+# Small programs on busy cores: a second thread makes them slower by far. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
