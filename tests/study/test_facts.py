@@ -13,8 +13,8 @@ from equipoise.study import cells
 
 RUN = {
     "run": "r", "data": "d", "rule": "fairis", "parameters": {}, "clients": 3, "seed": 1, "replicate": 1,
-    "architecture": "full", "adversary": "disparity", "strength": 1.0, "control": None, "adversaries": [0], "clip_norm": 2.0, "pilot": False,
-    "final_moment": "received@test", "control_of": {},
+    "architecture": "full", "adversary": "disparity", "strength": 1.0, "control": None, "adversaries": [0],
+    "clip_norm": 2.0, "pilot": False, "final_moment": "received@test", "control_of": {},
 }  # fmt: skip
 ATTACKER, HONEST = [[4, 1, 4, 1], [1, 1, 4, 4]], [[4, 1, 4, 1], [3, 1, 4, 2]]
 
