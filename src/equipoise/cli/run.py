@@ -179,7 +179,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             by_rule.setdefault(_rule_name(row), []).append(row)
         keys = [k for k in COLUMNS if k == "rule" or any(r[k] is not None for r in members)]
         for k in keys:
-            table.add_column(COLUMNS[k], justify="left" if k == "rule" else "right")
+            table.add_column(COLUMNS[k], justify="left" if k == "rule" else "right", overflow="fold")
         for rule, same in by_rule.items():
             table.add_row(rule, *(_cell([r[k] for r in same]) for k in keys[1:]))
         console.print(table)

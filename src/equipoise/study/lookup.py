@@ -39,7 +39,7 @@ def lookup(what: str, name: str, ours: Mapping[str, Function], turns: str) -> Fu
     >>> lookup("rule", "my-rle", {"my_rule": max}, "picks")
     Traceback (most recent call last):
     ...
-    equipoise.checks.BadInput: rule 'my-rle' is unknown; did you mean 'my_rule'? Your own is named package.module:function
+    equipoise.checks.BadInput: rule 'my-rle' is unknown; did you mean 'my_rule'? Your own is named ...
     """
     if ":" not in name:
         key = name.replace("-", "_")
