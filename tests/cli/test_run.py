@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ def test_a_table_on_standard_output_a_line_per_round_on_standard_error(tmp_path:
     done = equipoise("run", "demo", *SMALL, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "fairis(eta=1.01)" in done.stdout
-    assert "attacker weight" in done.stdout
+    assert "attacker" in done.stdout
     assert f"run folder  {Path('runs') / 'demo'}" in done.stdout
     assert done.stderr.splitlines() == [
         "pilot german splitml: round 1 of 2, 1 runs",
@@ -97,3 +99,17 @@ def test_a_folder_that_holds_a_run_is_gone_on_with_only_when_asked(tmp_path: Pat
     assert resumed.returncode == 0
     assert "fairis(eta=1.01)" in resumed.stdout
     assert (tmp_path / "r" / "rounds.jsonl").read_bytes() == before
+
+
+def test_ctrl_c_leaves_a_whole_folder_and_exits_130(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "equipoise", "run", "demo", *SMALL, "--set", "rounds=400", "--out", "r"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    journal = tmp_path / "r" / "rounds.jsonl"
+    while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") >= 5):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "stopped; what was written is whole"
+    assert "Traceback" not in err
+    assert [json.loads(x)["round"] for x in journal.read_text().splitlines()][:5] == [1, 2, 3, 4, 5]

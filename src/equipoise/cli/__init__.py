@@ -22,6 +22,8 @@ app = typer.Typer(
 COMMANDS = ("run", "new", "report", "audit", "weights", "catalogue", "data")
 """Files of this room, each with one command, in the order in which help lists them."""
 
+INTERRUPTED = 130
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit.
@@ -37,10 +39,11 @@ def main(argv: list[str] | None = None) -> None:
     except click.ClickException as e:
         code = _fail(e.format_message())
     except (KeyboardInterrupt, click.exceptions.Abort):
-        print("stopped; what was written is whole", file=sys.stderr)
-        code = 130
+        code = INTERRUPTED
     except BrokenPipeError:
         code = 0
+    if code == INTERRUPTED:
+        print("stopped; what was written is whole", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from ..study import Plan, Step
 
 COLUMNS = {
-    "rule": "rule",
-    "attacker_weight_mean": "attacker weight",
-    "attacker_eod": "attacker EOD",
-    "honest_eod": "honest EOD",
-    "pooled_eod": "pooled EOD",
+    "attacker_weight_mean": "attacker\nweight",
+    "attacker_eod": "attacker\nEOD",
+    "honest_eod": "honest\nEOD",
     "accuracy": "accuracy",
-    "accuracy_gap": "accuracy gap",
-    "clip_rate": "clip rate",
+    "accuracy_gap": "accuracy\ngap",
+    "pooled_eod": "pooled\nEOD",
+    "clip_rate": "clip\nrate",
 }
+"""Figures of the printed table, the most telling first: a narrow terminal shows as many as fit."""
 
 
 @app.command()
@@ -177,11 +177,16 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         by_rule: dict[str, list[dict[str, Any]]] = {}
         for row in members:
             by_rule.setdefault(_rule_name(row), []).append(row)
-        keys = [k for k in COLUMNS if k == "rule" or any(r[k] is not None for r in members)]
-        for k in keys:
-            table.add_column(COLUMNS[k], justify="left" if k == "rule" else "right", overflow="fold")
-        for rule, same in by_rule.items():
-            table.add_row(rule, *(_cell([r[k] for r in same]) for k in keys[1:]))
+        keys = [k for k in COLUMNS if any(r[k] is not None for r in members)]
+        cells = {rule: [_cell([r[k] for r in same]) for k in keys] for rule, same in by_rule.items()}
+        table.add_column("rule", overflow="fold")
+        left = console.width - min(max(map(len, by_rule)), console.width // 2) - 6
+        for i, k in enumerate(keys):
+            left -= 2 + max(9, *(len(texts[i]) for texts in cells.values()))
+            if left >= 0:
+                table.add_column(COLUMNS[k], justify="right", no_wrap=True)
+        for rule, texts in cells.items():
+            table.add_row(rule, *texts[: len(table.columns) - 1])
         console.print(table)
     print(
         "means over seeds; EOD = gap in true positive rate between groups, on the test pool (0 is equal); "
