@@ -1,7 +1,5 @@
 """``python -m equipoise`` is the command line."""
 
-import sys
-
 from .cli import main
 
 main()
