@@ -80,8 +80,9 @@ def own_table(declaration: OwnTable | Mapping[str, Any]) -> Table:
         if features[name].why == _TOO_MANY:
             too_many.append(f"{name} ({says})")
     if too_many:
-        raise BadInput(f"{own.path} has text columns with too many levels: {'; '.join(too_many)}; "
-            "put them into leave_out")
+        raise BadInput(
+            f"{own.path} has text columns with too many levels: {'; '.join(too_many)}; put them into leave_out"
+        )
     task = Task(
         name=path.name, title=f"your own table {path.name}", columns=tuple(features.values()), target=own.label,
         labels=labels, meaning=meaning, favourable=own.favourable, favourable_is=own.favourable_is,
