@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..checks import BadInput, nearest, one_of
@@ -19,6 +20,7 @@ def load(
     add: Sequence[str] = (),
     leave_out: Sequence[str] = (),
     client: str | None = None,
+    flip: bool = False,
     **options: Any,
 ) -> Table:
     """Load a data set: its original files, encoded by the levels its task declares.
@@ -31,6 +33,7 @@ def load(
     name : german, adult, taiwan, compas, acsincome, bank or law
     add, leave_out : columns to use as features although the task does not, and the other way round
     client : a column whose values are the natural clients
+    flip : code the other class as y = 1, where a source leaves open which one it took; favourable stays favourable
     options : options of the data set, such as ``part="both"`` of adult; see ``TASKS[name].options``
 
     Raises
@@ -45,12 +48,25 @@ def load(
     ((1000, 63), 20, 700)
     >>> len(load("adult").y), len(load("adult", part="both", incomplete="keep").y)
     (30162, 48842)
+    >>> int(load("german", flip=True).y.sum())  # now y = 1 is a bad risk
+    300
     """
     task = TASKS[one_of("data set", name, TASKS)]
+    if flip:
+        task = _flipped(task)
     log: list[str] = []
     hashes: dict[str, str] = {}
     get = finder(task, folder, log, hashes)
     return encode(task, read(task, get, options, log), add=add, leave_out=leave_out, client=client, hashes=hashes)
+
+
+def _flipped(task: Task) -> Task:
+    return replace(
+        task,
+        labels={value: 1 - y for value, y in task.labels.items()},
+        meaning=f"not {task.meaning}",
+        favourable_is="negative" if task.favourable_is == "positive" else "positive",
+    )
 
 
 def read(task: Task, get: Get, options: Mapping[str, Any], log: list[str]) -> Raw:
