@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Annotated, cast
 
-import click
 import typer
 
 from ..checks import BadInput
@@ -24,6 +24,26 @@ COMMANDS = ("run", "new", "report", "audit", "weights", "catalogue", "data")
 
 INTERRUPTED = 130
 
+ClickException = cast(type[typer.BadParameter], typer.BadParameter.__mro__[2])
+"""click's own up to typer 0.25; later typers bring a copy of click, and click itself need not be there."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        print(f"equipoise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit.
@@ -36,9 +56,9 @@ def main(argv: list[str] | None = None) -> None:
         code = app(args=argv, standalone_mode=False)
     except BadInput as e:
         code = _fail(str(e))
-    except click.ClickException as e:
+    except ClickException as e:
         code = _fail(e.format_message())
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
@@ -48,5 +68,6 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    if message:  # a call without arguments has been answered with the help
+        print(f"error: {message}", file=sys.stderr)
     return 2
