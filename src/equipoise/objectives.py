@@ -87,7 +87,7 @@ def disparity(local: Local) -> Tensor:
     With more than two groups: minus the largest difference of two groups' means. Added to the cross-entropy with a
     coefficient alpha (0.25 to 2 in the source) it widens the gap while the client still learns its task.
 
-    Source: Fairis, the surrogate of Eq. (1).
+    Source: Fairis (arXiv 2608.06469), the surrogate of Eq. (1).
 
     Examples
     --------
@@ -107,7 +107,9 @@ def gaming(local: Local) -> Tensor:
     ``F_global`` is what the server broadcasts as the federation's gap (``news["F_global"]``); matching it pleases a
     rule that rewards closeness to it. 0 where the batch's positives are of one group, or where F_global is undefined.
 
-    Source: Fairis, section on gaming, coefficient 4 and target 0.3 in the first round; the version over all samples
+    Source: Fairis (arXiv 2608.06469), section 6.5.
+
+    There its coefficient is 4 and the target of the first round 0.3; a gap over all samples, not the positives alone,
     does not reach the match.
     """
     gap, exists = spread(local.logits.sigmoid(), local.group, (local.weight > 0) & (local.y > 0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,19 @@ def test_joint_takes_every_score_column(table: Path, capsys: Any) -> None:
     assert run(capsys, "weights", str(table), "--all")[0] == 0
 
 
+def test_the_cap_that_was_asked_for_is_shown(table: Path, capsys: Any) -> None:
+    out = run(capsys, "weights", str(table), "--share", "0.05", "--honest", "0.3")[1]
+    assert "0.0500  fairis, among clients that all score 0.3" in out
+
+
+def test_a_rule_that_lies_in_the_current_folder(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "lies_here.py").write_text("def half(scores, sizes):\n    return scores * 0 + 1 / len(sizes)\n")
+    script = Path(sys.executable).with_name("equipoise")
+    args = [str(script), "weights", str(table), "--rule", "lies_here:half"]
+    done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_rule_from_elsewhere(table: Path, capsys: Any, tmp_path: Path, monkeypatch: Any) -> None:
     rule = "def smallest(scores, sizes):\n    return (scores == scores.min()) * 1.0\n"
     (tmp_path / "their_rules.py").write_text(rule)
@@ -145,7 +160,7 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path, capsys: Any) -> No
     assert code == 2 and "is not UTF-8 text" in err
 
 
-@pytest.mark.parametrize("kind", ["rules", "scores", "attacks", "datasets", "models"])
+@pytest.mark.parametrize("kind", ["rules", "scores", "metrics", "attacks", "partitions", "models", "datasets"])
 def test_every_catalogue_lists(kind: str, capsys: Any) -> None:
     code, out, _ = run(capsys, "list", kind)
     assert code == 0 and out.strip()
@@ -168,8 +183,20 @@ def test_lists_hold_whole_catalogues(capsys: Any) -> None:
     assert rules == {n.replace("_", "-") for n in (*weights.__all__, *robust.__all__)} | {"fairfed"}
     fairis = next(e for e in json.loads(run(capsys, "list", "rules", "--json")[1])["rules"] if e["name"] == "fairis")
     assert fairis["formula"] == "w_k = (eta - s_k) / sum_j (eta - s_j)" and fairis["parameters"] == "eta = 1.01"
-    attacks = {e["name"] for e in json.loads(run(capsys, "list", "attacks", "--json")[1])["attacks"]}
-    assert {"disparity", "gaming", "inflate"} <= attacks
+
+
+def listed(capsys: Any, kind: str) -> set[str]:
+    return {e["name"] for e in json.loads(run(capsys, "list", kind, "--json")[1])[kind]}
+
+
+def test_what_is_listed_is_what_a_study_takes(capsys: Any) -> None:
+    pytest.importorskip("torch")
+    from equipoise import attacks, metrics, objectives
+    from equipoise.data import partition
+
+    assert listed(capsys, "metrics") == set(metrics.named.__all__)
+    assert listed(capsys, "partitions") == set(partition.__all__)
+    assert listed(capsys, "attacks") == {*attacks.__all__, *objectives.__all__} - {"cross_entropy", "proximal"}
 
 
 def test_an_unknown_catalogue_is_refused(capsys: Any) -> None:

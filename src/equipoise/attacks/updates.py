@@ -14,13 +14,15 @@ import numpy as np
 from ..checks import all_finite
 from ..types import Broadcast, Reports
 
-__all__ = ["both", "inflate"]
+__all__ = ["inflate"]
 
 Tamper = Callable[[Reports, Broadcast], Reports]
 
 
 def inflate(members: Iterable[int], by: float) -> Tamper:
-    """Multiply the members' updates by ``by``: what norm clipping exists to contain.
+    """Send the members' updates enlarged, which norm clipping exists to contain.
+
+        Delta_k <- by Delta_k
 
     Examples
     --------

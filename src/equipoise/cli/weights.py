@@ -7,6 +7,7 @@ import importlib
 import inspect
 import io
 import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -87,7 +88,7 @@ def weights(
     if as_json:
         print(_json(table, used, fallbacks, results))
     else:
-        _show(table, used, fallbacks, results)
+        _show(table, used, fallbacks, results, honest if share is not None else 0.0)
 
 
 def read(path: Path) -> Table:
@@ -203,6 +204,8 @@ def _key(name: str, known: Mapping[str, Any]) -> str:
 
 def _outside(name: str) -> Callable[..., Array]:
     module, _, attribute = name.partition(":")
+    if "" not in sys.path:  # a script's own folder is on the path, the current one is not
+        sys.path.append("")
     try:
         rule: Callable[..., Array] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as e:
@@ -235,7 +238,7 @@ def _json(table: Table, used: Array, fallbacks: Mapping[str, str], results: list
 NO_MASS = "every mass is 0, so a share is 0/0; a run weighs equally in such a round and says so"
 
 
-def _show(table: Table, used: Array, fallbacks: Mapping[str, str], results: list[Result]) -> None:
+def _show(table: Table, used: Array, fallbacks: Mapping[str, str], results: list[Result], honest: float) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as Grid
@@ -266,16 +269,19 @@ def _show(table: Table, used: Array, fallbacks: Mapping[str, str], results: list
         console.print(slopes)
     for client, note in fallbacks.items():
         print(f"* client {client}: {note}")
-    _worst_case(len(table.clients), results)
+    _worst_case(len(table.clients), results, honest)
 
 
-def _worst_case(k: int, results: list[Result]) -> None:
+def _worst_case(k: int, results: list[Result], honest: float) -> None:
     from .. import weights as room
 
     print(f"K = {k}: equal weights are {1 / k:.4g}. A fully biased client among perfectly fair ones keeps at most")
     for r in results:
         inside = ", ".join(f"{name} = {_value(value)}" for name, value in r.parameters.items() if value is not None)
         print(f"  {_figure(r.worst.max())}  {r.rule}" + (f" ({inside})" if inside else ""))
+        if honest and r.rule == "fairis":
+            share = room.worst_share(r.parameters["eta"], k, honest)
+            print(f"  {_figure(share)}  {r.rule}, among clients that all score {honest:g}")
         if np.isnan(r.weights).any():
             print(f"          {NO_MASS}")
         if r.rule == "fairfed":
