@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -108,14 +109,20 @@ def load_factory(where: str) -> Callable[[int], nn.Module]:
     except AttributeError:
         raise BadInput(f"module {place!r} has no {name!r}; name a function that builds the model") from None
     except Exception as e:  # whatever the user's module raises
-        raise BadInput(f"model {where!r} cannot be imported ({e}); run beside {place}.py or set PYTHONPATH") from e
+        raise BadInput(
+            f"model {where!r} cannot be imported ({_line(e)}); run beside {place}.py or set PYTHONPATH"
+        ) from e
     finally:
         sys.path.remove(here)
     if not callable(factory):
         raise BadInput(f"{where!r} is a {type(factory).__name__}, not a function that builds the model")
 
     def build(features: int) -> nn.Module:
-        return checked(where, factory(features), features)
+        try:
+            module = factory(features)
+        except Exception as e:  # whatever the user's factory raises
+            raise BadInput(f"model {where!r} cannot be built ({type(e).__name__}: {_line(e)}); mend it") from e
+        return checked(where, module, features)
 
     return build
 
@@ -124,15 +131,21 @@ def checked(where: str, module: object, features: int) -> nn.Module:
     """Return ``module`` if it is a torch module that turns (B, features) into one logit a row; otherwise refuse it."""
     if not isinstance(module, nn.Module):
         raise BadInput(f"{where!r} made a {type(module).__name__}, not a torch.nn.Module")
-    training = module.training
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            out = module.eval()(torch.zeros(3, features))
+            trial = copy.deepcopy(module)  # a forward in training mode moves running means
+            trial.train()(torch.zeros(3, features))
+            out = trial.eval()(torch.zeros(3, features))
     except Exception as e:  # whatever the user's forward raises
-        raise BadInput(f"{where!r} does not take rows of {features} features: {e}") from e
-    finally:
-        module.train(training)
+        raise BadInput(f"{where!r} does not take rows of {features} features: {_line(e)}") from e
     if not isinstance(out, torch.Tensor) or tuple(out.shape) not in ((3,), (3, 1)):
         shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
         raise BadInput(f"{where!r} gives {shape} for 3 rows; it must give one logit a row, (3,) or (3, 1)")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise BadInput(f"{where!r} made a module without a parameter to train; give it one, or unfreeze one")
     return module
+
+
+def _line(e: Exception) -> str:
+    """Return a message on one line; torch writes several."""
+    return " ".join(str(e).split())

@@ -171,7 +171,8 @@ def close_round(
     """Guard the replies, let the aggregator step, and move the model; or keep the model and say why.
 
     The model is kept, and ``info["kept"]`` says so, when no valid reply came, when all sizes are 0, when too few are
-    left for the rule, or when the aggregate is not finite. A client asked but not heard of is in ``info["missing"]``.
+    left for the rule, or when the aggregate or the model moved by it is not finite. A client asked but not heard of is
+    in ``info["missing"]``.
     """
     asks = run.aggregator.asks
     unknown = dict(rejected or {})
@@ -198,7 +199,9 @@ def close_round(
         else:
             delta, stepped, state = run.aggregator.step(shown, snapshot.state)
             info = dict(stepped)
-            if not np.isfinite(delta).all():
+            with np.errstate(over="ignore", invalid="ignore"):
+                whole = np.isfinite(snapshot.model + delta).all()
+            if not whole:
                 delta, state = np.zeros_like(snapshot.model), snapshot.state
                 info["kept"] = "the aggregate is not finite"
     info |= {"missing": missing, "rejected": bad}

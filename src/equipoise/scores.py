@@ -51,7 +51,11 @@ def gap(metric: Metric, moment: str = "trained") -> Score:
     """
 
     def score(reports: Reports) -> Array:
-        return np.abs(np.asarray(metric(_counts(reports, moment)), np.float64))
+        found = np.asarray(metric(_counts(reports, moment)), np.float64)
+        if found.shape != (len(reports.clients),):
+            name, k = getattr(metric, "__name__", "the metric"), len(reports.clients)
+            raise BadInput(f"metric {name} returned shape {found.shape} for counts of {k} clients; return ({k},)")
+        return np.abs(found)
 
     return score
 

@@ -74,7 +74,7 @@ def test_ready_studies_are_listed(tmp_path: Path) -> None:
         (["rnu"], "No such command"),
         (
             ["run", "demo", "--set", "partition.clients=1", "--set", "adversary.members=[0]"],
-            "leave at least one honest",
+            "german is dealt to 1 client (client 0); a weight is a share among at least 2",
         ),
     ],
 )

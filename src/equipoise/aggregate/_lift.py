@@ -49,7 +49,8 @@ def weighted(
 
     Raises
     ------
-    BadInput : at set-up, a clip <= 0, an unknown policy, a parameter the rule refuses; in a step, policy "error"
+    BadInput : at set-up, a clip <= 0, an unknown policy, a parameter the rule refuses; there and in a step, weights
+        that are negative or do not sum to 1; in a step, policy "error"
 
     Examples
     --------
@@ -76,9 +77,9 @@ def weighted(
     def step(reports: Reports, state: Any) -> tuple[Array, dict[str, Any], Any]:
         raw = np.zeros(len(reports.clients)) if score is None else np.asarray(score(reports), np.float64)
         used, fallbacks, state = _settle(raw, reports, undefined, state)
-        weights = rule(used, reports.sizes, **params)
+        weights = _on_simplex(rule, rule(used, reports.sizes, **params), len(reports.clients))
         notes = []
-        if not np.isfinite(weights).all():
+        if np.isnan(weights).all():
             weights = np.full(len(weights), 1 / len(weights))
             notes.append("every weight was 0/0: weighted equally")
         if fallbacks and undefined == "zero":
@@ -252,4 +253,22 @@ def _try_out(rule: Rule, params: Mapping[str, Any]) -> None:
     """Let the rule refuse its parameters now, on two clients of score 0.5, and not in the middle of a run."""
     _accepts(rule, params)
     several = np.shape(params.get("eta", 0.0))  # as many etas as scores, in a joint rule
-    rule(np.full((*several, 2), 0.5), np.ones(2), **params)
+    _on_simplex(rule, rule(np.full((*several, 2), 0.5), np.ones(2), **params), 2)
+
+
+def _on_simplex(rule: Rule, given: Any, clients: int) -> Array:
+    """Refuse what are no weights: one share of the whole per client, or NaN for all of them where there is no whole."""
+    name = getattr(rule, "__name__", "the rule")
+    try:
+        weights = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise BadInput(f"rule {name} returned a {type(given).__name__}; return one number per client") from None
+    if weights.shape != (clients,):
+        raise BadInput(f"rule {name} returned shape {weights.shape} for {clients} clients; return ({clients},)")
+    if np.isnan(weights).all():
+        return weights
+    if bad := [w for w in weights.tolist() if not (np.isfinite(w) and w >= 0)]:
+        raise BadInput(f"rule {name} gave a client the weight {bad[0]:g}; a weight is a share, 0 or more")
+    if abs(weights.sum() - 1) > 1e-6:
+        raise BadInput(f"rule {name} returned weights that sum to {weights.sum():g}; divide them by their sum")
+    return weights

@@ -57,7 +57,8 @@ def norms(updates: Array) -> Array:
         row = update.astype(np.float64)
         largest = np.abs(row).max(initial=0.0)
         scale = largest if largest > 1e150 else 1.0
-        lengths[k] = scale * np.sqrt(np.square(row / scale).sum())
+        with np.errstate(over="ignore"):  # a length beyond every float is infinite, and its clip factor 0
+            lengths[k] = scale * np.sqrt(np.square(row / scale).sum())
     return lengths
 
 

@@ -50,9 +50,9 @@ def main(argv: list[str] | None = None) -> None:
 
     0: done; 2: bad input, one sentence on standard error; 130: Ctrl-C; 1: a fault of ours, with its traceback.
     """
-    for name in COMMANDS:
-        importlib.import_module(f".{name}", __name__)
     try:
+        for name in COMMANDS:
+            importlib.import_module(f".{name}", __name__)
         code = app(args=argv, standalone_mode=False)
     except BadInput as e:
         code = _fail(str(e))

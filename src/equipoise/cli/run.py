@@ -26,6 +26,13 @@ COLUMNS = {
 }
 """Figures of the printed table, the most telling first: a narrow terminal shows as many as fit."""
 
+NOTES = {
+    "honest_eod": "EOD: gap in true positive rate between groups, on the test pool that nobody trained on; 0 is equal",
+    "accuracy_gap": "accuracy gap: attacker's accuracy against an honest run on the same rows; small is hard to see",
+    "clip_rate": "clip rate: share of honest updates that the clip shortened",
+}
+"""What is said under the table about the figures in it."""
+
 
 @app.command()
 def run(
@@ -60,8 +67,8 @@ def run(
         if not listed:
             raise typer.Exit(2)
         return
-    _one_thread()
     parsed = read(study, settings or ())
+    _one_thread()
     planned = plan(parsed)
     folder = out or Path("runs") / parsed.name
     if dry:
@@ -169,6 +176,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
                 (row["data"], row["clients"], row["architecture"], row["adversary"], row["strength"]), []
             ).append(row)
     console = Console(width=None if sys.stdout.isatty() else 140)
+    shown: set[str] = set()
     for (data, clients, architecture, adversary, strength), members in groups.items():
         attack = f", {adversary} {strength:g}" if adversary else ", no adversary"
         table = Table(
@@ -185,13 +193,13 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             left -= 2 + max(9, *(len(texts[i]) for texts in cells.values()))
             if left >= 0:
                 table.add_column(COLUMNS[k], justify="right", no_wrap=True)
+                shown.add(k)
         for rule, texts in cells.items():
             table.add_row(rule, *texts[: len(table.columns) - 1])
         console.print(table)
-    print(
-        "means over seeds; EOD = gap in true positive rate between groups, on the test pool (0 is equal); "
-        "(n/m): defined in n of m seeds"
-    )
+    print("means over seeds; (n/m): defined in n of m seeds")
+    for text in [text for k, text in NOTES.items() if k in shown]:
+        print(text)
 
 
 def _rule_name(row: dict[str, Any]) -> str:

@@ -88,8 +88,12 @@ def choose(columns: Mapping[str, Sequence[str]], keep: Sequence[bool]) -> dict[s
     return {name: list(compress(cells, keep)) for name, cells in columns.items()}
 
 
+TOO_LARGE = 1e100
+"""Infinity for a column of data: the squares of such numbers, which scaling sums, would leave the range of a float."""
+
+
 def numbers(what: str, cells: Sequence[str], *, missing: bool = False) -> Array:
-    """Turn text into (n,) finite float64; refuse the first cell that is none. Empty cells are NaN if ``missing``.
+    """Turn text into (n,) float64 below 1e100; refuse the first cell that is none. Empty cells are NaN if ``missing``.
 
     Examples
     --------
@@ -102,7 +106,7 @@ def numbers(what: str, cells: Sequence[str], *, missing: bool = False) -> Array:
     """
     try:
         values = np.array([c or "nan" for c in cells] if missing else cells, dtype=np.float64)
-        good = np.isfinite(values)
+        good = np.abs(values) < TOO_LARGE
     except ValueError:
         good = np.array([_is_number(c) for c in cells], bool)
     if missing:
@@ -117,6 +121,6 @@ def numbers(what: str, cells: Sequence[str], *, missing: bool = False) -> Array:
 
 def _is_number(cell: str) -> bool:
     try:
-        return bool(np.isfinite(float(cell)))
+        return abs(float(cell)) < TOO_LARGE
     except ValueError:
         return False

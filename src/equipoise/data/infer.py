@@ -20,6 +20,7 @@ MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "<NA>"}
 MOST_LEVELS = 50
 """A text column with more levels than this is an identifier or free text, not an attribute."""
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[./]\d\d?[./]\d{2,4}([T ].*)?")
+_DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 _ROW_NUMBER = re.compile(r"(^|[_ .-])(id|no|nr|index)$|^\(unnamed\)$")
 
 
@@ -37,8 +38,14 @@ class Kind:
 def read_columns(path: Path) -> tuple[dict[str, list[str]], str]:
     """Read CSV or Parquet into columns of stripped text, "" where a cell is missing, and the file's sha256."""
     if not path.is_file():
-        raise BadInput(f"{str(path)!r} does not exist; give the path of a CSV or Parquet file")
-    data = path.read_bytes()
+        what = "is a folder" if path.is_dir() else "is no file" if path.exists() else "does not exist"
+        raise BadInput(f"{str(path)!r} {what}; give the path of a CSV or Parquet file")
+    try:
+        data = path.read_bytes()
+    except OSError as e:
+        raise BadInput(f"{path} cannot be read ({e.strerror}); check its permissions") from None
+    if not data.strip():
+        raise BadInput(f"{path} is empty; give a table with a header and rows")
     usable(str(path), data)
     columns = _parquet(path) if data.startswith(b"PAR1") else _csv(path.name, data)
     if not len(next(iter(columns.values()), ())):
@@ -47,9 +54,9 @@ def read_columns(path: Path) -> tuple[dict[str, list[str]], str]:
 
 
 def _csv(name: str, data: bytes) -> dict[str, list[str]]:
-    if data.startswith(b"PK") or b"\0" in data[:1024]:
+    if data.startswith(b"PK") or b"\0" in data:
         raise BadInput(f"{name} is no text table; save it as CSV (UTF-8) or Parquet")
-    first = text(name, data).lstrip().partition("\n")[0]
+    first = re.split(r"[\r\n]", text(name, data).lstrip(), maxsplit=1)[0]
     separator = max(",;\t", key=first.count)
     header = next(csv.reader([first], delimiter=separator, skipinitialspace=True))
     repeated = [n for n, k in Counter(c.strip() for c in header).items() if k > 1]
@@ -112,7 +119,12 @@ def kind_of(name: str, cells: Sequence[str], rows: int) -> Kind:
     if len(values) > MOST_LEVELS:
         first = next(v for v, p in zip(values, parsed, strict=True) if p is None)
         numbers = sum(counts[v] for v, p in zip(values, parsed, strict=True) if p is not None)
-        hint = f", such as {first!r}" if numbers <= rows / 2 else f"; {numbers:,} cells are numbers, {first!r} is not"
+        comma = "; numbers need a decimal point" if all(map(_DECIMAL_COMMA.fullmatch, values)) else ""
+        hint = (
+            f", such as {first!r}{comma}"
+            if numbers <= rows / 2
+            else f"; {numbers:,} cells are numbers, {first!r} is not"
+        )
         return Kind(name, "too many levels", f"{len(values):,} levels in {rows:,} rows{hint}", levels, missing)
     shown = ", ".join(levels[:6]) + (", ..." if len(levels) > 6 else "")
     return Kind(name, "categorical", f"categorical, {len(levels)} levels ({shown})", levels, missing)

@@ -170,7 +170,10 @@ def _labels(own: OwnTable, cells: Iterable[str]) -> tuple[dict[str, int], str]:
         raise BadInput(f"the label {own.label!r} has {len(values)} values ({shown}); make it a column with two")
     if own.positive is None:
         if set(values) not in ({"0", "1"}, {"false", "true"}):
-            raise BadInput(f"the label {own.label!r} holds {values[0]!r} and {values[1]!r}; say which one is positive")
+            raise BadInput(
+                f"the label {own.label!r} holds {values[0]!r} and {values[1]!r}; "
+                f"say which one is positive, such as positive = {values[1]!r}"
+            )
         positive = values[1]
     else:
         positive = as_text(own.positive)

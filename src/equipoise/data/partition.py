@@ -141,10 +141,13 @@ def check(n: int, clients: int, min_size: int) -> None:
         )
 
 
-def hold_out(label: Array, group: Array, fraction: float, seed: int) -> tuple[Array, Array]:
+def hold_out(
+    label: Array, group: Array, fraction: float, seed: int, what: str = "test_fraction"
+) -> tuple[Array, Array]:
     """Set a global test pool aside, stratified over the (label x group) cells.
 
-    Each cell gives its share of round(fraction n) rows, rounded by largest remainders.
+    Each cell gives its share of round(fraction n) rows, rounded by largest remainders. ``what`` is the fraction's name
+    in messages.
 
     Returns
     -------
@@ -158,10 +161,10 @@ def hold_out(label: Array, group: Array, fraction: float, seed: int) -> tuple[Ar
     (80, 20, array([5, 5, 5, 5]))
     """
     n = same_length(label=label, group=group)
-    between("test_fraction", fraction, 0, 1, "it is a share of the rows")
+    between(what, fraction, 0, 1, "it is a share of the rows")
     wanted = round(fraction * n)
     if wanted >= n:
-        raise BadInput(f"a test fraction of {fraction:g} leaves none of the {n} rows to train on; lower it")
+        raise BadInput(f"{what} = {fraction:g} leaves none of the {n} rows to train on; lower it")
     cells = _cells(label, group)
     sizes = np.array([len(c) for c in cells])
     taken = _apportion(sizes / n, wanted)

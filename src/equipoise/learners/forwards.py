@@ -244,9 +244,13 @@ def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Stacking
             stacking = make(module)
             if agrees(module, stacking, x):
                 return stacking
-        except Exception:  # whatever the user's forward raises on stacked input: this way is closed
+        except BadInput:
             if engine != "auto":
                 raise
+        except Exception as e:  # whatever the user's forward raises on stacked input: this way is closed
+            if engine != "auto":
+                why = " ".join(str(e).split())
+                raise BadInput(f"engine {engine!r} cannot train this module ({why}); use engine 'auto'") from e
     if engine != "auto":
         raise BadInput(f"engine {engine!r} does not give this module's own results; use engine 'auto'")
     return None

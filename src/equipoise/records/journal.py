@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -90,6 +90,21 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         yield line
 
 
+def _alone(file: BinaryIO, path: Path) -> None:
+    """Lock a journal for this process until it is closed: two that write to one would garble it."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # no such lock on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise BadInput(f"another process is writing to {path}; wait until it is done, or choose another --out") from None
+    except OSError:  # a file system without locks
+        return
+
+
 class Journal:
     """The append-only file of a run folder, and how far the work has come in it.
 
@@ -99,7 +114,9 @@ class Journal:
 
     def __init__(self, path: Path):
         self.path = path
-        raw = path.read_bytes() if path.exists() else b""
+        self._file = path.open("ab")
+        _alone(self._file, path)
+        raw = path.read_bytes()
         whole = raw[: raw.rfind(b"\n") + 1]
         if len(whole) < len(raw):  # the process was killed while it wrote the last line
             with path.open("r+b") as f:
@@ -107,7 +124,6 @@ class Journal:
         self._lines = whole.splitlines(keepends=True)
         self._digest = hashlib.sha256()
         self.done = 0
-        self._file = path.open("ab")
 
     def digest(self) -> str:
         """Return the SHA-256 of the lines accounted for."""

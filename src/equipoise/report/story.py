@@ -15,7 +15,7 @@ def sentences(cell: Cell) -> list[tuple[str, str]]:
     seeds = sorted({row.seed for rows in cell.rules.values() for row in rows})
     over = f"mean over {counted(len(seeds), 'seed')}" if len(seeds) > 1 else f"seed {seeds[0]}"
     out = [("Weight", _weight(cell, over))] if cell.adversary else []
-    out.append(("Fairness", _outcome(cell, "honest_eod", "an EOD of", 0, f"low is good, {over}")))
+    out.append(("Fairness", _outcome(cell, "honest_eod", "an EOD (gap in true positive rate between the groups) of", 0, f"low is good, {over}")))
     out.append(("Accuracy", _outcome(cell, "accuracy", "an accuracy of", -1, f"high is good, {over}")))
     if cell.adversary and (stealth := _stealth(cell)):
         out.append(("Stealth", stealth))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,28 @@ def _split(source: Source, train: Array, clients: int, seed: int, study: Study) 
         ids = source.table.client[train]
         return [train[p] for p in deal(ids, **settings)], tuple(str(n) for n in np.unique(ids))
     parts = deal(source.table.y[train], source.group[train], clients=clients, seed=seed, **settings)
+    if ":" in section.kind:
+        parts = _whole(section.kind, parts, len(train), clients)
     return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
+
+
+def _whole(kind: str, given: Any, n: int, clients: int) -> list[Array]:
+    """Make sure that a partition of a user's own hands out every row once, and some to each client."""
+    what = f"partition.kind {kind!r}"
+    try:
+        parts = [np.asarray(p).astype(np.int64, casting="same_kind") for p in given]
+        rows = np.sort(np.concatenate(parts))
+    except (TypeError, ValueError) as e:
+        raise BadInput(f"{what} returned no arrays of row numbers ({e}); return {clients} of them") from None
+    if len(parts) != clients or not all(len(p) for p in parts):
+        sizes = ", ".join(str(len(p)) for p in parts)
+        raise BadInput(f"{what} returned parts of {sizes} rows; return {clients} parts with at least one row each")
+    if not np.array_equal(rows, np.arange(n)):
+        raise BadInput(
+            f"{what} handed out {len(rows)} rows, {len(np.unique(rows))} of them different, numbered {rows[0]} to "
+            f"{rows[-1]}; hand out each of 0 to {n - 1} once"
+        )
+    return parts
 
 
 def _describe(source: Source, parts: Sequence[Array], names: Sequence[str]) -> list[str]:
@@ -113,12 +135,22 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
     """
     t, section = source.table, study.data
     train, test = data.hold_out(t.y, source.group, section.test_fraction, seed)
+    if not len(test):
+        raise BadInput(
+            f"data.test_fraction = {section.test_fraction:g} holds out none of the {len(t.y)} rows of {source.name}; "
+            "raise it, or nothing can be measured"
+        )
     parts, names = _split(source, train, clients, seed, study)
+    if len(parts) < 2:
+        raise BadInput(
+            f"{source.name} is dealt to 1 client ({names[0]}); a weight is a share among at least 2: "
+            "raise partition.clients, or choose another partition.kind"
+        )
     held: list[Array] = []
     if section.held_fraction > 0:
         for k, rows in enumerate(parts):
             own = int(stream(seed, "held", 0, k).integers(2**31))
-            keep, out = data.hold_out(t.y[rows], source.group[rows], section.held_fraction, own)
+            keep, out = data.hold_out(t.y[rows], source.group[rows], section.held_fraction, own, "held_fraction")
             parts[k] = rows[keep]
             held.append(rows[out])
     every = np.concatenate(parts)

@@ -65,11 +65,11 @@ def execute(
         _programs(plan, folder, journal, clips, progress)
         journal.end()
         lines = list(journal.lines())
-    meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
-    rows = summarise(lines, meta)
-    write_clients(folder / "clients.csv", lines, meta)
-    _write(folder / "study.json", strict(plan.document(meta), indent=1))
-    _write(folder / "summary.json", strict({"rows": rows}, indent=1))
+        meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
+        rows = summarise(lines, meta)
+        write_clients(folder / "clients.csv", lines, meta)
+        _write(folder / "study.json", strict(plan.document(meta), indent=1))
+        _write(folder / "summary.json", strict({"rows": rows}, indent=1))
     return rows
 
 
@@ -148,9 +148,13 @@ def _open(plan: Plan, folder: Path, resume: bool) -> None:
         if not resume:
             raise BadInput(f"{folder} already holds this run; add --resume to go on with it, or choose another --out")
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    begun = document.with_name(document.name + ".part")  # all that a process killed at once leaves behind
+    if folder.exists() and (not folder.is_dir() or any(p != begun for p in folder.iterdir())):
         raise BadInput(f"{folder} is not empty and holds no run of ours; choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise BadInput(f"{folder} cannot be made ({e.strerror}); choose another --out") from None
     _write(
         document,
         strict(plan.document([plan.meta(p, None) for program in plan.programs for p in program.runs]), indent=1),
@@ -165,7 +169,7 @@ def _environment(plan: Plan, folder: Path, command: str) -> None:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    here = {
+    here: dict[str, Any] = {
         "equipoise": __version__,
         "python": sys.version.split()[0],
         "platform": platform.platform(),
@@ -174,9 +178,29 @@ def _environment(plan: Plan, folder: Path, command: str) -> None:
         "data": {s.name: s.hashes for s in plan.sources},
     }
     path = folder / "environment.json"
-    there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    there = _environments(path)
+    for earlier in there:
+        for name, hashes in earlier["data"].items():
+            if here["data"].get(name, hashes) != hashes:
+                raise BadInput(
+                    f"the data {name!r} are not those that {path.parent} was begun with (another sha256); "
+                    "put the old file back, or choose another --out"
+                )
     if here not in there:
         _write(path, strict([*there, here], indent=1))
+
+
+def _environments(path: Path) -> list[dict[str, Any]]:
+    """What stands in environment.json: machines, versions and data that the run was computed with."""
+    if not path.exists():
+        return []
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+        if all(isinstance(hashes, dict) for e in there for hashes in e["data"].values()):
+            return list(there)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise BadInput(f"{path} is damaged; delete it, and --resume writes it again")
 
 
 def _write(path: Path, text: str) -> None:

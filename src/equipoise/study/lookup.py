@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from ..checks import BadInput, nearest
 
@@ -20,7 +23,7 @@ def catalogue(room: ModuleType, names: Iterable[str] | None = None) -> dict[str,
 
 
 def lookup(what: str, name: str, ours: Mapping[str, Function], turns: str) -> Function:
-    """Return the function that ``name`` means; hyphens and underscores are the same.
+    """Return the function that ``name`` means; hyphens and underscores are the same. Yours comes ``guarded``.
 
     Parameters
     ----------
@@ -45,23 +48,55 @@ def lookup(what: str, name: str, ours: Mapping[str, Function], turns: str) -> Fu
         key = name.replace("-", "_")
         if key not in ours:
             hint = nearest(key, ours)
-            raise BadInput(f"{what} {name!r} is unknown; {hint} Your own is named package.module:function")
+            stop = "" if hint.endswith("?") else "."
+            raise BadInput(f"{what} {name!r} is unknown; {hint}{stop} Your own is named package.module:function")
         return ours[key]
     module, _, attribute = name.partition(":")
     if "" not in sys.path:  # a script's own folder is on the path, the current one is not
         sys.path.append("")
     try:
         function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as e:
-        raise BadInput(f"{what} {name!r} cannot be imported ({e}); is its folder on PYTHONPATH?") from None
+    except Exception as e:  # whatever the user's module raises
+        why = str(e) if isinstance(e, ImportError | AttributeError) else f"{type(e).__name__}: {e}"
+        raise BadInput(f"{what} {name!r} cannot be imported ({why}); is its folder on PYTHONPATH?") from e
     if not callable(function):
         raise BadInput(f"{what} {name!r} is no function; name one that {turns}")
-    return function  # type: ignore[no-any-return]
+    return guarded(f"{what} {name!r}", function)
+
+
+def guarded(what: str, function: Function, gives: type | None = None) -> Function:
+    """Return a user's function that says in one sentence which function failed, and with what, or gave what.
+
+    Examples
+    --------
+    >>> guarded("rule 'mine:f'", lambda x: 1 / x)(0)
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: rule 'mine:f' failed (ZeroDivisionError: division by zero); mend it
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found = function(*args, **kwargs)
+        except BadInput:
+            raise
+        except Exception as e:  # whatever the user's function raises
+            said = " ".join(str(e).split())
+            raise BadInput(f"{what} failed ({type(e).__name__}: {said}); mend it") from e
+        if gives is not None and not isinstance(found, gives):
+            raise BadInput(f"{what} returned a {type(found).__name__}; return {gives.__name__}")
+        return found
+
+    return call
 
 
 def parameters(function: Function, wired: Iterable[str] = ()) -> dict[str, Any]:
     """Return the keyword-only parameters that a study may set, with their defaults (``empty`` where there is none)."""
-    own = inspect.signature(function).parameters.values()
+    try:
+        own = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions written in C do not tell
+        return {}
     return {p.name: p.default for p in own if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in wired}
 
 
@@ -71,3 +106,32 @@ def refuse_unknown(what: str, given: Iterable[str], own: Mapping[str, Any]) -> N
         if name not in own:
             hint = nearest(name, own) if own else "it has none"
             raise BadInput(f"{name!r} is no parameter of the {what}; {hint}")
+
+
+def check_types(what: str, function: Function, given: Mapping[str, Any], also: Mapping[str, Any]) -> None:
+    """Refuse a value that is not of the type that the function states for it (``also``: types that it does not state).
+
+    A text is no number, true is no number, and "no" is not false. A function without annotations takes anything.
+    """
+    try:
+        hints = get_type_hints(inspect.unwrap(function)) | dict(also)
+    except Exception:  # annotations of a user's that cannot be evaluated
+        return
+    for name, value in given.items():
+        if name not in hints:
+            continue
+        try:
+            TypeAdapter(hints[name]).validate_python(value, strict=True)
+        except ValidationError:
+            raise BadInput(f"{name} of the {what} is {value!r}; give {_in_words(hints[name])}") from None
+        except PydanticUserError:  # a type that pydantic does not know
+            continue
+
+
+def _in_words(hint: Any) -> str:
+    words = {float: "a number", int: "a whole number", bool: "true or false", str: "a text"}
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_in_words(h) for h in get_args(hint) if h is not type(None))
+    if get_origin(hint) in (list, tuple, Sequence):
+        return "a list"
+    return words.get(hint) or str(getattr(hint, "__name__", hint))

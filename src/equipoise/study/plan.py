@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,9 @@ from ..checks import BadInput, extra
 from ..layout import Layout
 from ..records import entry
 from ..rounds import stream
-from ..types import Array, Choice, Learner, Round, Run
+from ..types import Array, Choice, Learner, Reports, Round, Run
 from .cells import Cell, Source, cell, sources
-from .lookup import Function, catalogue, lookup
+from .lookup import Function, catalogue, guarded, lookup
 from .rules import Chosen, aggregator, broadcast_statistic, chosen
 from .schema import Adversary, Study
 
@@ -61,7 +63,7 @@ class Planned:
             if adversary.kind in _hostile_terms():
                 terms[adversary.kind] = np.where(np.isin(federation.clients, members), self.strength or 0.0, 0.0)
             else:
-                hostile.append(_tamper(adversary.kind)(members, self.strength))
+                hostile.append(_tamper(adversary.kind, members, self.strength))
             if adversary.inflate != 1.0:
                 hostile.append(attacks.inflate(members, adversary.inflate))
             if adversary.kind == "gaming":
@@ -105,11 +107,15 @@ def _hostile_terms() -> dict[str, Function]:
     return {name: term for name, term in catalogue(objectives).items() if name not in ("cross_entropy", "proximal")}
 
 
-def _tamper(kind: str) -> Function:
+def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Function:
     ours = {name: f for name, f in catalogue(attacks).items() if f is not attacks.both}
-    return lookup(
-        "adversary.kind", kind, ours | _hostile_terms(), "turns members and a strength into reports -> reports"
-    )
+    turns = "turns members and a strength into (reports, broadcast) -> reports"
+    tamper = lookup("adversary.kind", kind, ours | _hostile_terms(), turns)(members, strength)
+    if ":" not in kind:
+        return tamper  # type: ignore[no-any-return]
+    if not callable(tamper):
+        raise BadInput(f"adversary.kind {kind!r} made a {type(tamper).__name__}; it {turns}")
+    return guarded(f"the attack of adversary.kind {kind!r}", tamper, Reports)
 
 
 @dataclass(frozen=True)
@@ -203,7 +209,7 @@ def plan(study: Study) -> Plan:
     read = sources(study)
     pilots: list[Planned] = []
     runs: list[Planned] = []
-    for source, k, seed in itertools.product(read, study.partition.clients, study.seeds):
+    for source, k, seed in itertools.product(read, _client_counts(study), study.seeds):
         made = cell(source, k, seed, study)
         _check_members(study, made)
         for architecture, replicate in itertools.product(study.model.architecture, study.replicates):
@@ -232,9 +238,32 @@ def plan(study: Study) -> Plan:
                 )
     _check_names(runs)
     for planned in runs:
-        cohort = len(planned.run(1.0).cohort(planned.cell.federation.clients, planned.seed, 1))
-        planned.run(1.0).aggregator.check(cohort)
+        _try_out(planned)
     return Plan(study, read, [*_programs(study, pilots, "pilot"), *_programs(study, runs, "runs")])
+
+
+def _client_counts(study: Study) -> Sequence[int]:
+    """How many clients to deal to, each in turn; natural clients are as many as they are."""
+    return study.partition.clients[:1] if study.partition.kind == "natural" else study.partition.clients
+
+
+def _try_out(planned: Planned) -> None:
+    """Refuse now what would fail in the first round: too few clients, rows that nobody holds, a rule that is none."""
+    run, groups = planned.run(1.0), planned.cell.federation.groups
+    ids = run.cohort(planned.cell.federation.clients, planned.seed, 1)
+    run.aggregator.check(len(ids))
+    for moment in run.aggregator.asks:
+        when, _, view = moment.partition("@")
+        if when not in ("received", "trained"):
+            raise BadInput(f"rule {planned.rule.name}: moment {when!r} is unknown; take 'received' or 'trained'")
+        if view and view not in planned.cell.federation.views:
+            raise BadInput(
+                f'score.on = "{view}" needs rows that the clients hold out; set data.held_fraction, such as 0.2'
+            )
+    table = np.tile(np.arange(1, 1 + 4 * groups).reshape(groups, 4), (len(ids), 1, 1))
+    counts = dict.fromkeys(run.aggregator.asks, table)
+    nobody_moved = Reports(ids, np.zeros((len(ids), 1)), np.ones(len(ids)), counts=counts)
+    run.aggregator.step(nobody_moved, run.aggregator.init())
 
 
 def _rules(study: Study) -> list[Chosen]:
@@ -242,7 +271,9 @@ def _rules(study: Study) -> list[Chosen]:
     out = []
     for rule in study.rule:
         given = rule.model_extra or {}
-        grid = {k: v if isinstance(v, list) else [v] for k, v in given.items()}
+        grid = {k: [v] if not isinstance(v, list) or (k == "metrics" and _texts(v)) else v for k, v in given.items()}
+        if empty := [k for k, v in grid.items() if not v]:
+            raise BadInput(f"rule {rule.name}: {empty[0]} is an empty list; give at least one value, or leave it out")
         for undefined, values in itertools.product(study.score.undefined, itertools.product(*grid.values())):
             out.append(
                 chosen(
@@ -253,6 +284,11 @@ def _rules(study: Study) -> list[Chosen]:
                 )
             )
     return out
+
+
+def _texts(values: list[Any]) -> bool:
+    """Whether a list is one list of names, such as the metrics of a joint rule, and not a list of values to try."""
+    return all(isinstance(v, str) for v in values)
 
 
 def _with_controls(base: Planned, tail: str) -> list[Planned]:
@@ -300,6 +336,8 @@ def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:
     section, training = study.model, study.training
     width = members[0].cell.source.table.x.shape[1]
     build = models.load_factory(section.module) if section.module else partial(models.mlp, hidden=section.hidden)
+    if not section.module:
+        _check_memory(study, width, members)
     factory = partial(build, width)
     shared = {"splitml": section.shared, "full": None, "silo": 0}[members[0].architecture]
     names = models.shared_names(factory(), shared)
@@ -322,3 +360,21 @@ def _program(study: Study, name: str, members: Sequence[Planned]) -> Program:
         engine=training.engine,
     )
     return Program(name, learner, learners.layouts(factory, names)[0], members, study.rounds)
+
+
+def _check_memory(study: Study, width: int, members: Sequence[Planned]) -> None:
+    """Refuse an MLP that this machine cannot hold once per client with two numbers of Adam's beside each parameter."""
+    layers = [width, *study.model.hidden, 1]
+    numbers = sum((a + 1) * b for a, b in pairwise(layers))
+    clients = sum(p.cell.clients for p in members)
+    needed = 4 * numbers * clients * np.dtype(study.training.dtype).itemsize
+    try:
+        here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return
+    if needed > here:
+        raise BadInput(
+            f"{clients} clients side by side with {numbers:,} parameters each (model.hidden = "
+            f"{list(study.model.hidden)}) need about {needed / 1e9:,.0f} GB, and this machine has {here / 1e9:,.0f}; "
+            "make the layers smaller, or run fewer seeds, rules or clients at once"
+        )

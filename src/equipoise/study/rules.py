@@ -10,7 +10,7 @@ from typing import Any
 from .. import aggregate, metrics, robust, scores, weights
 from ..checks import BadInput, nearest
 from ..types import Aggregator, Array
-from .lookup import Function, catalogue, lookup, parameters, refuse_unknown
+from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
 from .schema import Adversary, Score
 
 CAP = {"share": None, "honest": 0.0}
@@ -77,6 +77,11 @@ def chosen(
     function, given = _function(name), dict(given or {})
     own = _parameters(function)
     refuse_unknown(f"rule {name}", given, own)
+    check_types(f"rule {name}", function, given, {"share": float, "honest": float, "metrics": list[str]})
+    if "honest" in given and "share" not in given:
+        raise BadInput(f"rule {name}: honest = {given['honest']:g} belongs to share; give share too, or leave it out")
+    if given.get("metrics") == []:
+        raise BadInput(f"rule {name}: metrics is an empty list; name at least one metric, or leave it out")
     if "eta" in given and "share" in given:
         raise BadInput(f"rule {name}: give eta, or the share a fully biased client may keep, not both")
     needed = [k for k, default in own.items() if default is inspect.Parameter.empty and k not in given]

@@ -15,12 +15,20 @@ from ..checks import BadInput, nearest
 T = TypeVar("T")
 
 
+MOST_ROWS = 100_000_000
+"""Rows that a client may draw in one round: what their numbers take has to fit into memory."""
+
+
 def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
 Axis = Annotated[tuple[T, ...], BeforeValidator(_listed), Field(min_length=1)]
 """A value or a list of values; a list makes a grid."""
+Whole = Annotated[int, Field(strict=True)]
+"""A whole number; true is none, and neither is "3"."""
+Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""A finite number."""
 
 
 class Section(BaseModel):
@@ -36,8 +44,8 @@ class Data(Section):
     folder: str | None = None
     options: dict[str, Any] = {}
     sensitive: str | list[str] | None = None
-    test_fraction: float = Field(default=0.2, gt=0, lt=1)
-    held_fraction: float = Field(default=0.0, ge=0, lt=1)
+    test_fraction: Real = Field(default=0.2, gt=0, lt=1)
+    held_fraction: Real = Field(default=0.0, ge=0, lt=1)
     path: str | None = None
     label: str | None = None
     positive: str | int | float | bool | None = None
@@ -45,7 +53,7 @@ class Data(Section):
     favourable_is: Literal["positive", "negative"] | None = None
     client: str | None = None
     leave_out: list[str] | None = None
-    bins: dict[str, list[float]] | None = None
+    bins: dict[str, list[Real]] | None = None
     reference: dict[str, str] | None = None
     missing: Literal["error", "group", "drop"] | None = None
 
@@ -67,6 +75,13 @@ class Data(Section):
             raise ValueError("data needs either name (a built-in data set) or path (a table of your own), and not both")
         if self.path is None and (own := [k for k in self.OWN if getattr(self, k) is not None]):
             raise ValueError(f"data.{own[0]} belongs to a table of your own: give path too, or remove it")
+        if self.path is not None and (other := [k for k in ("folder", "options") if getattr(self, k)]):
+            raise ValueError(f"data.{other[0]} belongs to built-in data sets, and data.path is a table of your own")
+        if isinstance(self.sensitive, list):
+            if not self.sensitive:
+                raise ValueError("data.sensitive is an empty list; name at least one column that makes groups")
+            if twice := [c for c in self.sensitive if self.sensitive.count(c) > 1]:
+                raise ValueError(f"data.sensitive names {twice[0]!r} twice; name each column once")
         return self
 
     def own(self) -> dict[str, Any]:
@@ -82,9 +97,9 @@ class Partition(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     kind: str = "dirichlet"
     over: Literal["cells", "labels", "groups"] = "cells"
-    alpha: float = Field(default=0.5, gt=0)
-    clients: Axis[Annotated[int, Field(ge=1)]] = (3,)
-    min_size: int = Field(default=1, ge=1)
+    alpha: Real = Field(default=0.5, gt=0)
+    clients: Axis[Annotated[Whole, Field(ge=1)]] = (3,)
+    min_size: Whole = Field(default=1, ge=1)
 
 
 class Model(Section):
@@ -94,30 +109,40 @@ class Model(Section):
     """
 
     architecture: Axis[Literal["splitml", "full", "silo"]] = ("splitml",)
-    shared: int = Field(default=2, ge=1)
-    hidden: tuple[int, ...] = (64, 32, 16)
+    shared: Whole = Field(default=2, ge=1)
+    hidden: tuple[Annotated[Whole, Field(ge=1, le=100_000)], ...] = (64, 32, 16)
     module: str | None = None
 
 
 class Training(Section):
     """Local training. ``batch = "auto"``: all rows when the federation trains on fewer than 2,000, else 64."""
 
-    steps: int = Field(default=60, ge=1)
-    batch: int | Literal["auto", "full"] = "auto"
+    steps: Whole = Field(default=60, ge=1, le=1_000_000)
+    batch: Whole | Literal["auto", "full"] = "auto"
     sampling: Literal["replacement", "epoch"] = "replacement"
     optimiser: Literal["adam", "sgd"] = "adam"
-    lr: float = Field(default=0.005, gt=0)
-    momentum: float = Field(default=0.0, ge=0, lt=1)
+    lr: Real = Field(default=0.005, gt=0)
+    momentum: Real = Field(default=0.0, ge=0, lt=1)
     keep_optimiser: bool = True
     balance: Literal["class", "cell", "none"] = "class"
-    proximal: float = Field(default=0.0, ge=0)
+    proximal: Real = Field(default=0.0, ge=0)
     dtype: Literal["float32", "float64"] = "float32"
-    engine: Literal["auto", "swap", "vmap", "loop"] = "auto"
+    engine: Literal["auto", "chain", "swap", "vmap", "loop"] = "auto"
 
     @model_validator(mode="after")
-    def _batch_positive(self) -> Training:
+    def _sane(self) -> Training:
         if isinstance(self.batch, int) and self.batch < 1:
             raise ValueError(f"training.batch must be at least 1, got {self.batch}")
+        if isinstance(self.batch, int) and self.steps * self.batch > MOST_ROWS:
+            raise ValueError(
+                f"training.steps = {self.steps} batches of training.batch = {self.batch} rows are more than "
+                f'{MOST_ROWS:,} rows a round at each client; lower one of them, or set training.batch = "full"'
+            )
+        if self.momentum and self.optimiser != "sgd":
+            raise ValueError(
+                f'training.momentum = {self.momentum:g} belongs to optimiser = "sgd", got {self.optimiser!r}; '
+                "change one of them"
+            )
         return self
 
 
@@ -140,8 +165,8 @@ class Rule(BaseModel):
 class Clip(Section):
     """Longest update that enters the sum: a number, "none", or a percentile of an honest pilot's norms."""
 
-    norm: Axis[float | Literal["none", "calibrated"]] = ("calibrated",)
-    percentile: float = Field(default=90.0, gt=0, le=100)
+    norm: Axis[Real | Literal["none", "calibrated"]] = ("calibrated",)
+    percentile: Real = Field(default=90.0, gt=0, le=100)
 
     @model_validator(mode="after")
     def _positive(self) -> Clip:
@@ -158,11 +183,11 @@ class Adversary(Section):
     """
 
     kind: str = "disparity"
-    members: tuple[int, ...] = (0,)
-    strength: Axis[float] = (2.0,)
-    first_target: float = Field(default=0.3, ge=0, le=1)
+    members: tuple[Whole, ...] = (0,)
+    strength: Axis[Real] = (2.0,)
+    first_target: Real = Field(default=0.3, ge=0, le=1)
     statistic: Literal["mean", "pooled"] = "mean"
-    inflate: float = Field(default=1.0, gt=0)
+    inflate: Real = Field(default=1.0, gt=0)
     control: bool = True
 
     @model_validator(mode="after")
@@ -180,15 +205,15 @@ class Adversary(Section):
 class Participation(Section):
     """Share of clients asked each round, and the chance that one is lost (never trains) or late (reply dropped)."""
 
-    fraction: float = Field(default=1.0, gt=0, le=1)
-    lost: float = Field(default=0.0, ge=0, lt=1)
-    late: float = Field(default=0.0, ge=0, lt=1)
+    fraction: Real = Field(default=1.0, gt=0, le=1)
+    lost: Real = Field(default=0.0, ge=0, lt=1)
+    late: Real = Field(default=0.0, ge=0, lt=1)
 
 
 class Evaluation(Section):
     """On the test pool: every so many rounds (0: only at the end), and which model counts at the end."""
 
-    every: int = Field(default=1, ge=0)
+    every: Whole = Field(default=1, ge=0)
     model: Literal["received", "trained"] = "received"
 
 
@@ -201,9 +226,9 @@ class Study(Section):
 
     name: str = Field(default="study", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     description: str = ""
-    seeds: Axis[Annotated[int, Field(ge=0)]] = (42,)
-    replicates: Axis[Annotated[int, Field(ge=0)]] = (0,)
-    rounds: int = Field(default=16, ge=1)
+    seeds: Axis[Annotated[Whole, Field(ge=0)]] = (42,)
+    replicates: Axis[Annotated[Whole, Field(ge=0)]] = (0,)
+    rounds: Whole = Field(default=16, ge=1, le=1_000_000)
     data: Data
     partition: Partition = Partition()
     model: Model = Model()
@@ -234,6 +259,23 @@ def _place(error: Any) -> list[int | str]:
     return [p for p in error["loc"] if isinstance(p, int) or not ("[" in p or p in kinds)]
 
 
+PLAIN = {
+    "int_type": "input should be a whole number",
+    "int_from_float": "input should be a whole number",
+    "float_type": "input should be a number",
+    "string_type": 'input should be a text, such as "text"',
+    "bool_type": "input should be true or false",
+    "bool_parsing": "input should be true or false",
+    "tuple_type": "input should be a list, such as [1, 2]",
+    "list_type": "input should be a list, such as [1, 2]",
+    "dict_type": "input should be a table of keys and values",
+    "model_type": "input should be a table of keys and values",
+    "too_short": "the list is empty; give at least one value",
+    "string_pattern_mismatch": "input should be of letters, digits, _ . and -, and begin with one of the first two",
+}
+"""What pydantic says in words of Python, in words of a study file."""
+
+
 def check(raw: Mapping[str, Any], source: str) -> Study:
     """Return the study that ``raw`` describes, or refuse it in one sentence.
 
@@ -260,8 +302,8 @@ def check(raw: Mapping[str, Any], source: str) -> Study:
             ) from None
         if first["type"] == "missing":
             raise BadInput(f"{source}: {dotted} is missing; add it (see `equipoise new`){more}") from None
-        message = " or ".join(dict.fromkeys(x["msg"].removeprefix("Value error, ") for x in same))
-        message = message.replace(" or Input should be", " or").replace(", unable to parse string as a number", "")
+        message = " or ".join(dict.fromkeys(PLAIN.get(x["type"], x["msg"]).removeprefix("Value error, ") for x in same))
+        message = message.replace(" or Input should be", " or").replace(" or input should be", " or")
         got = "" if first["type"] == "value_error" else f"; got {first['input']!r}"
         prefix = "" if first["type"] == "value_error" else f"{dotted}: "
         raise BadInput(f"{source}: {prefix}{message[0].lower()}{message[1:]}{got}{more}") from None
