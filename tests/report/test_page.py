@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -261,3 +262,15 @@ def test_group_rates_of_the_test_pool_count_each_person_once(text):
     n = re.search(r"female \(n = (\d+), (\d+) with label 1\)", text)
     assert n
     assert (int(n[1]), int(n[2])) == (102, 40)
+
+
+def test_the_page_says_at_its_top_when_figures_are_about_the_unfavourable_outcome(folder, text, tmp_path):
+    about = "EOD and SPD are about label 1, the unfavourable outcome"
+    assert about not in text
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    study = json.loads((other / "study.json").read_text())
+    for run in study["runs"]:
+        run["favourable_label"] = 0
+    (other / "study.json").write_text(json.dumps(study))
+    assert about in page(other)

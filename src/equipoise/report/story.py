@@ -15,7 +15,8 @@ def sentences(cell: Cell) -> list[tuple[str, str]]:
     seeds = sorted({row.seed for rows in cell.rules.values() for row in rows})
     over = f"mean over {counted(len(seeds), 'seed')}" if len(seeds) > 1 else f"seed {seeds[0]}"
     out = [("Weight", _weight(cell, over))] if cell.adversary else []
-    out.append(("Fairness", _outcome(cell, "honest_eod", "an EOD (gap in true positive rate between the groups) of", 0, f"low is good, {over}")))
+    eod = "an EOD (gap in true positive rate between the groups) of"
+    out.append(("Fairness", _outcome(cell, "honest_eod", eod, 0, f"low is good, {over}")))
     out.append(("Accuracy", _outcome(cell, "accuracy", "an accuracy of", -1, f"high is good, {over}")))
     if cell.adversary and (stealth := _stealth(cell)):
         out.append(("Stealth", stealth))
@@ -83,7 +84,7 @@ def facts(folder: Folder, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     rows = folder.rows
     abouts = [folder.abouts[row.run] for row in rows]
     out = [("Data", _each(row.data for row in rows)), ("Groups compared", _each(map(_groups, abouts)))]
-    out.append(("Favourable outcome", _each(a.favourable or "not stated" for a in abouts)))
+    out.append(("Favourable outcome", _each(map(_favourable, abouts))))
     out.append(("Clients", f"K = {_each(str(row.clients) for row in rows)}"))
     out.append(("Attack", _each(_attack(c, folder) for c in cells if c.adversary) or "none: every client is honest"))
     out.append(("Rules", _each((label for c in cells for label in c.rules), ", ")))
@@ -102,7 +103,13 @@ def _each(words: Iterable[str], between: str = "; ") -> str:
 
 def _groups(about: About) -> str:
     names = listed([f"“{name}”" for name in about.group_names])
-    return f"{about.sensitive}: {names}" if about.sensitive else names
+    return f"{about.sensitive.replace('&', ' & ')}: {names}" if about.sensitive else names
+
+
+def _favourable(about: About) -> str:
+    """What is good for the person; where that is label 0, the figures are about the other outcome."""
+    other = "; EOD and SPD are about label 1, the unfavourable outcome" if about.favourable_label == 0 else ""
+    return (about.favourable or "not stated") + other
 
 
 def _attack(cell: Cell, folder: Folder) -> str:
