@@ -106,3 +106,27 @@ def test_a_study_without_a_name_takes_the_files(tmp_path: Path) -> None:
     study = read(str(tmp_path / "mine.toml"))
     assert study.name == "mine"
     assert [r.name for r in study.rule] == ["uniform"]
+
+
+def test_rules_may_be_set_by_name_alone(tmp_path: Path) -> None:
+    assert [r.name for r in read("demo", ["rule=krum"]).rule] == ["krum"]
+    assert [r.model_extra for r in read("demo", ["rule=krum", "rule.f=2"]).rule] == [{"f": 2}]
+    assert [r.name for r in read("demo", ['rule=["median", "fairis"]']).rule] == ["median", "fairis"]
+    path = tmp_path / "short.toml"
+    path.write_text('rule = "fedavg"\ndata.name = "german"\n')
+    assert [r.name for r in read(str(path)).rule] == ["fedavg"]
+    with pytest.raises(BadInput, match="rule"):
+        read("demo", ["rule=[1]", "rule.f=2"])
+
+
+def test_the_adversary_can_be_taken_out() -> None:
+    assert read("demo").adversary is not None
+    assert read("demo", ["adversary=none"]).adversary is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "home"), [("clients=5", "partition.clients"), ("training.alpha=1", "partition.alpha")]
+)
+def test_a_key_in_the_wrong_place_is_led_home(setting: str, home: str) -> None:
+    with pytest.raises(BadInput, match=f"did you mean '{home}'"):
+        read("demo", [setting])

@@ -23,6 +23,10 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _nobody(value: Any) -> Any:
+    return None if value == "none" else value
+
+
 Axis = Annotated[tuple[T, ...], BeforeValidator(_listed), Field(min_length=1)]
 """A value or a list of values; a list makes a grid."""
 Whole = Annotated[int, Field(strict=True)]
@@ -236,7 +240,7 @@ class Study(Section):
     score: Score = Score()
     rule: tuple[Rule, ...] = Field(default=(Rule(name="fairis"),), min_length=1)
     clip: Clip = Clip()
-    adversary: Adversary | None = None
+    adversary: Annotated[Adversary | None, BeforeValidator(_nobody)] = None
     participation: Participation = Participation()
     evaluation: Evaluation = Evaluation()
 
@@ -297,9 +301,10 @@ def check(raw: Mapping[str, Any], source: str) -> Study:
         more = f" (and {others} more)" if others else ""
         if first["type"] == "extra_forbidden":
             place = f"[{'.'.join(str(p) for p in where[:-1])}]" if len(where) > 1 else "a study"
-            raise BadInput(
-                f"{source}: {where[-1]!r} is no key of {place}; {nearest(str(where[-1]), _fields_at(where))}{more}"
-            ) from None
+            key = str(where[-1])
+            homes = [f"{section}.{key}" for section in Study.model_fields if key in _fields_at([section, key])]
+            hint = f"did you mean {homes[0]!r}?" if homes else nearest(key, _fields_at(where))
+            raise BadInput(f"{source}: {key!r} is no key of {place}; {hint}{more}") from None
         if first["type"] == "missing":
             raise BadInput(f"{source}: {dotted} is missing; add it (see `equipoise new`){more}") from None
         message = " or ".join(dict.fromkeys(PLAIN.get(x["type"], x["msg"]).removeprefix("Value error, ") for x in same))
@@ -319,6 +324,12 @@ def ready() -> dict[str, Path]:
     }
 
 
+def _tabled(raw: dict[str, Any]) -> None:
+    """Turn ``rule = "krum"``, a list of such names, or one [rule] into what [[rule]] gives: a list of tables."""
+    if "rule" in raw:
+        raw["rule"] = [{"name": rule} if isinstance(rule, str) else rule for rule in _listed(raw["rule"])]
+
+
 def _assign(raw: dict[str, Any], setting: str) -> None:
     """Apply one ``key.path=value`` of ``--set``; on the list of rules it applies to those that have the key."""
     key, equals, text = setting.partition("=")
@@ -335,7 +346,8 @@ def _assign(raw: dict[str, Any], setting: str) -> None:
         if not isinstance(target, dict | list) or (isinstance(target, list) and depth < len(path) - 1):
             raise BadInput(f"--set {key}: {'.'.join(path[: depth + 1])} is no table of the study")
     if isinstance(target, list):
-        having = [t for t in target if last in t] or (target if len(target) == 1 else [])
+        tables = [t for t in target if isinstance(t, dict)]
+        having = [t for t in tables if last in t] or (tables if len(tables) == 1 else [])
         if not having:
             raise BadInput(
                 f"--set {key}: no [[{path[-1]}]] of the study has {last!r}; "
@@ -364,9 +376,9 @@ def read(source: str, settings: Sequence[str] = ()) -> Study:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise BadInput(f"{path} is not TOML: {e}") from None
-    if isinstance(raw.get("rule"), dict):
-        raw["rule"] = [raw["rule"]]
+    _tabled(raw)
     for setting in settings:
         _assign(raw, setting)
+        _tabled(raw)
     study = check(raw, str(source))
     return study if "name" in raw else study.model_copy(update={"name": path.stem})
