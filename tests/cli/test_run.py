@@ -28,8 +28,8 @@ def test_a_table_on_standard_output_a_line_per_round_on_standard_error(tmp_path:
     assert "attacker" in done.stdout
     assert f"run folder  {Path('runs') / 'demo'}" in done.stdout
     assert done.stderr.splitlines() == [
-        "pilot german splitml: round 1 of 2, 1 runs",
-        "pilot german splitml: round 2 of 2, 1 runs",
+        "pilot german splitml: round 1 of 2, 1 run",
+        "pilot german splitml: round 2 of 2, 1 run",
         "runs german splitml: round 1 of 2, 2 runs",
         "runs german splitml: round 2 of 2, 2 runs",
     ]

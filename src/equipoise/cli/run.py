@@ -42,7 +42,9 @@ def run(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a value, such as rule.eta=1.05 or seeds=[1,2]; may be repeated."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a value, such as rule=krum, rule.eta=1.05 or seeds=[1,2]; may be repeated.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/<name of the study> if not given.")] = None,
@@ -123,10 +125,15 @@ def _print_plan(planned: Plan, *, short: bool = False) -> None:
         print(line)
     for program in planned.programs:
         slots = sum(p.cell.clients for p in program.runs)
-        print(f"{program.name}: {len(program.runs)} runs, {slots} clients side by side, {program.rounds} rounds")
+        size = f"{_counted(len(program.runs), 'run')}, {_counted(slots, 'client')} side by side"
+        print(f"{program.name}: {size}, {_counted(program.rounds, 'round')}")
         if not short:
             for p in program.runs:
                 print(f"  {p.name}")
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("s" if n != 1 else "")
 
 
 class _progress:
@@ -155,7 +162,10 @@ class _progress:
         if self.bar.disable:
             troubles = sum(len(x.get("rejected", ())) + ("kept" in x) for x in step.lines)
             note = f", {troubles} rejected or kept" if troubles else ""
-            print(f"{step.program}: round {step.round} of {step.rounds}, {step.runs} runs{note}", file=sys.stderr)
+            print(
+                f"{step.program}: round {step.round} of {step.rounds}, {_counted(step.runs, 'run')}{note}",
+                file=sys.stderr,
+            )
         self.bar.update(self.tasks[step.program], completed=step.round)
 
     def __exit__(self, *exc: object) -> None:

@@ -56,7 +56,8 @@ def stacked(
     balance : "class" weighs rows so that both labels count the same at each client, "cell" each (label, group), "none"
     dtype : of parameters, data and updates
     chunk : slots that train side by side, at least 2; for speed only, results do not depend on it
-    engine : "swap", "vmap" or "loop"; "auto" takes the first that gives the module's own results in float64
+    engine : "chain" (Linear and ReLU only), "swap", "vmap" or "loop"; "auto" takes the first that gives the module's
+        own results in float64
 
     Notes
     -----
