@@ -19,6 +19,7 @@ Folder = Annotated[
     Path | None,
     typer.Option("--folder", help="Folder that holds the original files, or a folder of each data set's name."),
 ]
+Name = Annotated[str, typer.Argument(help="Its name, as `equipoise data list` has it.")]
 Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="KEY=VALUE", help="Option of the data set, such as state=ca; may be repeated."),
@@ -28,6 +29,8 @@ Options = Annotated[
 @data.command("list")
 def list_(folder: Folder = None) -> None:
     """List the data sets that can be used by name, and where they lie."""
+    import sys
+
     from rich.console import Console
     from rich.table import Table
 
@@ -36,12 +39,12 @@ def list_(folder: Folder = None) -> None:
     table = Table("name", "data set", "rows", "groups", "here", box=None, pad_edge=False)
     for name, task in TASKS.items():
         table.add_row(name, task.title, f"{task.rows:,}", ", ".join(task.groupings), where(task, folder) or "no")
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
     typer.echo("\nequipoise data show NAME: what it declares and how to get it; equipoise data fetch NAME: download it")
 
 
 @data.command("show")
-def show(name: str, folder: Folder = None, option: Options = None) -> None:
+def show(name: Name, folder: Folder = None, option: Options = None) -> None:
     """Show what a data set declares, what is wrong with it, and what is read of it where it is here."""
     from rich.console import Console
     from rich.markup import escape
@@ -67,7 +70,7 @@ def show(name: str, folder: Folder = None, option: Options = None) -> None:
 
 
 @data.command("fetch")
-def fetch(name: str, folder: Folder = None, option: Options = None) -> None:
+def fetch(name: Name, folder: Folder = None, option: Options = None) -> None:
     """Download a data set into the cache (or a folder), checked against its published sha256."""
     from ..data import fetch as fetch_data
 

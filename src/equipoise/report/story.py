@@ -86,7 +86,9 @@ def facts(folder: Folder, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     out = [("Data", _each(row.data for row in rows)), ("Groups compared", _each(map(_groups, abouts)))]
     out.append(("Favourable outcome", _each(map(_favourable, abouts))))
     out.append(("Clients", f"K = {_each(str(row.clients) for row in rows)}"))
-    out.append(("Attack", _each(_attack(c, folder) for c in cells if c.adversary) or "none: every client is honest"))
+    out.append(
+        ("Attack, simulated", _each(_attack(c, folder) for c in cells if c.adversary) or "none: every client is honest")
+    )
     out.append(("Rules", _each((label for c in cells for label in c.rules), ", ")))
     rounds = max(sum(not line.closing for line in folder.lines[row.run]) for row in rows)
     controls = len({row.control for row in rows if row.control})
