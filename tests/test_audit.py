@@ -348,6 +348,8 @@ BAD = {
     "unknown policy": (GOOD, [*ASK, "--missing", "grup"], "missing 'grup' is unknown; did you mean 'group'?"),
     "level": (GOOD, [*ASK, "--level", "95"], "level must lie in 0.5..0.9999, got 95"),
     "replicates": (GOOD, [*ASK, "--replicates", "1"], "replicates must be above 99, got 1"),
+    "too many": (GOOD, [*ASK, "--replicates", "1000000000000"], "replicates must lie in 100..100000"),
+    "NUL": (GOOD.replace("1,", "1\0,", 1), ASK, "holds NUL bytes"),
     "seed": (GOOD, [*ASK, "--seed", "-1"], "seed must be 0 or above, got -1"),
     "all dropped": ("y,yhat,sex\n1,1,\n0,0,\n", [*ASK, "--missing", "drop"], "all 2 rows were left out"),
     "label as group": (GOOD, ["--label", "y", "--prediction", "yhat", "--group", "y"], "named for two things"),

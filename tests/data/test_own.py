@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from equipoise.checks import BadInput
-from equipoise.data import OwnTable, fit_scaling, groups_of, own_table, partition, scale
+from equipoise.data import (
+    OwnTable,
+    fit_scaling,
+    groups_of,
+    kind_of,
+    own_table,
+    partition,
+    read_columns,
+    scale,
+)
+from equipoise.data.delimited import numbers
 
 HEADER = "id,age,income,sex,bank,since,approved,note\n"
 ROWS = [
@@ -216,3 +226,30 @@ def test_labels_of_zero_and_one_need_no_positive(say):
     assert table.y.tolist() == [1, 0, 0, 1]
     assert say(rows, positive=0).y.tolist() == [0, 1, 1, 0]
     assert say(rows, positive=1).y.tolist() == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty; give a table with a header and rows"),
+        (b"age,y\n1,0\n" + b"2,1\n" * 2000 + b"3\0,1\n", "is no text table"),
+    ],
+)
+def test_a_table_that_is_none_is_not_advised_to_be_deleted(tmp_path, content, sentence):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(BadInput, match=sentence):
+        read_columns(tmp_path / "t.csv")
+    with pytest.raises(BadInput, match="is a folder"):
+        read_columns(tmp_path)
+
+
+def test_old_line_ends_are_line_ends(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"age,y\r1,0\r2,1\r")
+    assert read_columns(tmp_path / "t.csv")[0] == {"age": ["1", "2"], "y": ["0", "1"]}
+
+
+def test_numbers_whose_squares_overflow_are_refused_and_decimal_commas_named():
+    with pytest.raises(BadInput, match="row 2 holds '1e200'"):
+        numbers("income", ["1", "1e200"])
+    kind = kind_of("income", [f"{i},5" for i in range(60)], 60)
+    assert "numbers need a decimal point" in kind.says

@@ -100,11 +100,31 @@ def test_a_rule_that_lies_in_the_current_folder(table: Path, tmp_path: Path) -> 
 
 
 def test_a_rule_from_elsewhere(table: Path, capsys: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    rule = "def smallest(scores, sizes):\n    return (scores == scores.min()) * 1.0\n"
+    rule = (
+        "def smallest(scores, sizes):\n    best = scores == scores.min()\n    return best / best.sum()\n"
+        "def all_of_it(scores, sizes):\n    return scores * 0 + 1\n"
+        "def broken(scores, sizes):\n    raise KeyError(1)\n"
+    )
     (tmp_path / "their_rules.py").write_text(rule)
     monkeypatch.syspath_prepend(tmp_path)
     got = json.loads(run(capsys, "weights", str(table), "--rule", "their_rules:smallest", "--json")[1])
     assert got["rules"][0]["weights"] == [0, 0, 1]
+    for name, why in (("all_of_it", "weights that sum to 3; divide them"), ("broken", "failed (KeyError: 1); mend it")):
+        code, _, err = run(capsys, "weights", str(table), "--rule", f"their_rules:{name}")
+        assert code == 2 and why in err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--honest", "0.5"), "--honest 0.5 belongs to --share"),
+        (("--rule", "fairfed", "--f-global", "nan"), "f-global must lie in -1..1, got nan"),
+        (("--rule", "os:sep"), "is no function"),
+    ],
+)
+def test_an_option_without_meaning_is_refused(words: tuple[str, ...], why: str, table: Path, capsys: Any) -> None:
+    code, _, err = run(capsys, "weights", str(table), *words)
+    assert code == 2 and why in err
 
 
 def test_ala_without_mass_is_null_and_says_why(table: Path, capsys: Any) -> None:

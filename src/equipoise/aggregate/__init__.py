@@ -8,7 +8,7 @@ reports give the same bits.
 from __future__ import annotations
 
 from ._fairfed import fairfed, fairfed_gaps, fairfed_step
-from ._lift import UNDEFINED, robust, telling, weighted
+from ._lift import UNDEFINED, on_simplex, robust, telling, weighted
 from ._sums import clip_factors, mean, norms
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "fairfed_step",
     "mean",
     "norms",
+    "on_simplex",
     "robust",
     "telling",
     "weighted",

@@ -77,7 +77,7 @@ def weighted(
     def step(reports: Reports, state: Any) -> tuple[Array, dict[str, Any], Any]:
         raw = np.zeros(len(reports.clients)) if score is None else np.asarray(score(reports), np.float64)
         used, fallbacks, state = _settle(raw, reports, undefined, state)
-        weights = _on_simplex(rule, rule(used, reports.sizes, **params), len(reports.clients))
+        weights = on_simplex(rule, rule(used, reports.sizes, **params), len(reports.clients))
         notes = []
         if np.isnan(weights).all():
             weights = np.full(len(weights), 1 / len(weights))
@@ -253,10 +253,10 @@ def _try_out(rule: Rule, params: Mapping[str, Any]) -> None:
     """Let the rule refuse its parameters now, on two clients of score 0.5, and not in the middle of a run."""
     _accepts(rule, params)
     several = np.shape(params.get("eta", 0.0))  # as many etas as scores, in a joint rule
-    _on_simplex(rule, rule(np.full((*several, 2), 0.5), np.ones(2), **params), 2)
+    on_simplex(rule, rule(np.full((*several, 2), 0.5), np.ones(2), **params), 2)
 
 
-def _on_simplex(rule: Rule, given: Any, clients: int) -> Array:
+def on_simplex(rule: Rule, given: Any, clients: int) -> Array:
     """Refuse what are no weights: one share of the whole per client, or NaN for all of them where there is no whole."""
     name = getattr(rule, "__name__", "the rule")
     try:

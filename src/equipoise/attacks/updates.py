@@ -36,7 +36,8 @@ def inflate(members: Iterable[int], by: float) -> Tamper:
 
     def tamper(reports: Reports, broadcast: Broadcast) -> Reports:
         updates = reports.updates.copy()
-        updates[np.isin(reports.clients, ids)] *= updates.dtype.type(factor)
+        with np.errstate(over="ignore", invalid="ignore"):  # the server rejects what leaves the range of a float
+            updates[np.isin(reports.clients, ids)] *= updates.dtype.type(factor)
         return replace(reports, updates=updates)
 
     return tamper

@@ -136,6 +136,7 @@ def audit_counts(
         raise BadInput("a count is negative; pass numbers of rows")
     between("level", level, 0.5, 0.9999, "the coverage of an interval")
     above("replicates", replicates, 99, "limits need the tails")
+    between("replicates", replicates, 100, 100_000, "they are all held in memory")
     settings = _Settings(bounds, level, replicates, seed)
     cells = table.reshape(len(names), *sizes, 4)
     views: list[tuple[str, list[str], Array]] = []

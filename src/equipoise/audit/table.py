@@ -59,6 +59,8 @@ def read(path: Path, wanted: Sequence[str], numeric: Sequence[str] = ()) -> Tabl
         raise BadInput(f"{path} is a folder; name a CSV or Parquet file") from None
     except PermissionError:
         raise BadInput(f"{path} may not be read; check its permissions") from None
+    except OSError as e:
+        raise BadInput(f"{path} cannot be read ({e.strerror or e}); name a CSV or Parquet file") from None
     except UnicodeDecodeError as e:
         byte = e.object[e.start]
         raise BadInput(f"{path.name} is not UTF-8 (byte 0x{byte:02x}); save it as UTF-8 CSV or as Parquet") from None
@@ -94,6 +96,8 @@ def _csv(path: Path, wanted: Sequence[str], numeric: Sequence[str]) -> Table:
             rows += len(full)
     if not rows:
         raise BadInput(f"{path.name} holds a header and no rows; write one row per prediction")
+    if any("\0" in word for words in index.values() for word in words):
+        raise BadInput(f"{path.name} holds NUL bytes, so it is damaged or no text; save it as UTF-8 CSV or as Parquet")
     columns: dict[str, tuple[Array, list[Any] | None]] = {
         name: (np.concatenate(parts[name]), list(index[name]) if name in index else None) for name in wanted
     }

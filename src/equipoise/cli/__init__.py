@@ -62,6 +62,13 @@ def main(argv: list[str] | None = None) -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = 0
+    except OSError as e:
+        what = e.filename or "a file"
+        code = _fail(
+            f"{what} cannot be read or written ({e.strerror or e}); check the path, its permissions and the disk"
+        )
+    except MemoryError as e:
+        code = _fail(f"not enough memory ({e}); ask for less at once, or take a larger machine")
     if code == INTERRUPTED:
         print("stopped; what was written is whole", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)

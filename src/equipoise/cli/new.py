@@ -62,6 +62,8 @@ def own_section(path: Path, label: str | None, positive: str | None, groups: lis
     for name in [label, client, *groups]:
         if name is not None and name not in columns:
             raise BadInput(f"{path} has no column {name!r}; {nearest(name, columns)}")
+    if label is not None and label in (client, *groups):
+        raise BadInput(f"column {label!r} was given as the label and in another role; give each role its own column")
     kinds = {n: kind_of(n, cells, rows) for n, cells in columns.items()}
     values = {n: sorted({plain(c) for c in cells if c}) for n, cells in columns.items()}
     guess = "  # GUESS"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import functools
 import inspect
 import io
 import math
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from ..checks import BadInput, nearest, one_of
+from ..checks import BadInput, between, nearest, one_of
 from ..types import Array
 from . import app
 
@@ -51,7 +50,9 @@ def weights(
     share: Annotated[
         float | None, typer.Option(help="In place of eta: what a fully biased client may keep, below 1/K.")
     ] = None,
-    honest: Annotated[float, typer.Option(help="With --share: the score that honest clients stay below.")] = 0.0,
+    honest: Annotated[
+        float | None, typer.Option(help="With --share: the score that honest clients stay below; 0 if not given.")
+    ] = None,
     power: Annotated[float | None, typer.Option(help="joint: 0 ignores sizes, 1 weighs by them.")] = None,
     beta: Annotated[float | None, typer.Option(help="fairfed: 0 is FedAvg; 1 if not given.")] = None,
     f_global: Annotated[
@@ -76,7 +77,9 @@ def weights(
     if share is not None:
         if eta is not None:
             raise BadInput(f"--eta {eta:g} and --share {share:g} were both given; give one of them")
-        eta = room.eta_for_cap(share, len(table.clients), honest)
+        eta = room.eta_for_cap(share, len(table.clients), honest or 0.0)
+    elif honest is not None:
+        raise BadInput(f"--honest {honest:g} belongs to --share; give --share too, or leave it out")
     given = {"eta": eta, "power": power, "beta": beta, "f_global": f_global}
     given = {name: value for name, value in given.items() if value is not None}
     rules = {name: known.get(name) or _outside(name) for name in names}
@@ -88,7 +91,7 @@ def weights(
     if as_json:
         print(_json(table, used, fallbacks, results))
     else:
-        _show(table, used, fallbacks, results, honest if share is not None else 0.0)
+        _show(table, used, fallbacks, results, honest or 0.0)
 
 
 def read(path: Path) -> Table:
@@ -159,6 +162,8 @@ def fairfed(scores: Array, sizes: Array, *, beta: float = 1.0, f_global: float |
 
     if not (math.isfinite(beta) and beta >= 0):
         raise BadInput(f"beta must be 0 or more, got {beta:g}")
+    if f_global is not None:
+        between("f-global", f_global, -1, 1, "a gap between rates")
     start = sizes / sizes.sum()
     everyone = start @ scores if f_global is None else f_global
     new = fairfed_step(start, np.abs(scores - everyone), beta=beta)
@@ -203,14 +208,16 @@ def _key(name: str, known: Mapping[str, Any]) -> str:
 
 
 def _outside(name: str) -> Callable[..., Array]:
-    module, _, attribute = name.partition(":")
-    if "" not in sys.path:  # a script's own folder is on the path, the current one is not
-        sys.path.append("")
-    try:
-        rule: Callable[..., Array] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as e:
-        raise BadInput(f"rule {name!r} cannot be imported ({e}); is its folder on PYTHONPATH?") from None
-    return rule
+    from ..aggregate import on_simplex
+    from ..study.lookup import lookup
+
+    rule = lookup("rule", name, {}, "turns scores (K,) and sizes (K,) into weights (K,)")
+
+    @functools.wraps(rule)
+    def checked(scores: Array, sizes: Array, **parameters: Any) -> Array:
+        return on_simplex(rule, rule(scores, sizes, **parameters), len(sizes))
+
+    return checked
 
 
 def _json(table: Table, used: Array, fallbacks: Mapping[str, str], results: list[Result]) -> str:

@@ -161,6 +161,8 @@ def slopes(coefficients: Mapping[str, Tensor], terms: Mapping[str, Term]) -> Slo
             with torch.enable_grad():
                 logits = local.logits.detach().requires_grad_()
                 total = loss(replace(local, logits=logits), rest, terms)
+            if not total.requires_grad:  # such as a pull towards the shared part where nothing is shared
+                return sum(parts, torch.zeros_like(logits)), direct
             first, *others = torch.autograd.grad(total, [logits, *params.values()], allow_unused=True)
             direct = {n: g for n, g in zip(params, others, strict=True) if g is not None}
             parts.append(torch.zeros_like(logits) if first is None else first)

@@ -42,7 +42,10 @@ def rows_of(federation: Federation, moment: str) -> tuple[str, list[Shard]]:
 def measure(
     work: Work, models: Mapping[str, Tensor], module: nn.Module, parts: Parts, pool: Pool, count: Count
 ) -> dict[str, Array]:
-    """Return moment -> (K, G, 4) for all moments that a work asks for; ``models``: "received", "trained" -> (K, P)."""
+    """Return moment -> (K, G, 4) for all moments that a work asks for; ``models``: "received", "trained" -> (K, P).
+
+    A model that gives a NaN on any row has counts of 0.
+    """
     tables: dict[str, Array] = {}
     alike = parts.private.size == 0  # then everyone receives the same model, and a shared pool is counted once
     for moment in sorted(work.asks):
@@ -60,10 +63,17 @@ def measure(
                 logits = (
                     [logits_of(module, tensors, x) for x in torch.split(pool.x[rows], BLOCK)] if len(shard.y) else []
                 )
-            yhat = (torch.cat(logits) > 0).numpy() if logits else np.zeros(0, bool)
-            found = count(np.asarray(shard.y), yhat, np.asarray(shard.group), work.federation.groups)
+            found = _count(shard, torch.cat(logits) if logits else torch.zeros(0), work.federation.groups, count)
             table.append(found)
             if once:
                 seen[id(shard)] = found
         tables[moment] = np.stack(table)
     return tables
+
+
+def _count(shard: Shard, logits: Tensor, groups: int, count: Count) -> Array:
+    """Return (G, 4) counts; none at all for a model whose output is no number, as it predicts neither class."""
+    y, group = np.asarray(shard.y), np.asarray(shard.group)
+    if logits.isnan().any():
+        y, group, logits = y[:0], group[:0], logits[:0]
+    return count(y, (logits > 0).numpy(), group, groups)

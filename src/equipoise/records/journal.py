@@ -100,7 +100,7 @@ def _alone(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise BadInput(f"another process is writing to {path}; wait until it is done, or choose another --out") from None
+        raise BadInput(f"another process is writing to {path}; wait for it, or choose another --out") from None
     except OSError:  # a file system without locks
         return
 

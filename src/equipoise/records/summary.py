@@ -47,7 +47,8 @@ def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[
     Every client's final model (shared part as received in the closing line, own head) decides about the whole test
     pool. ``attacker_eod`` and ``attacker_accuracy`` are means over the adversary's members; ``honest_eod``, ``spd``
     and ``accuracy`` over the honest clients; models that predict one class only are left out of the EOD and SPD
-    means and counted in ``degenerate_clients``; ``pooled_eod`` comes from the counts summed over all clients.
+    means and counted in ``degenerate_clients``, and so are models whose output is no number, which have no counts;
+    ``pooled_eod`` comes from the counts summed over all clients.
     ``accuracy_gap`` = |attacker's accuracy - the same clients' in the control run|. ``clip_rate`` is the share of
     honest updates that the clip shortened. A figure that does not exist is None, its reason in ``undefined``.
     """
@@ -57,10 +58,15 @@ def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[
     rows = {r["run"]: _row(r, by_run[r["run"]]) for r in runs}
     for row in rows.values():
         control = rows.get(row["control"]) if row["control"] else None
-        if row["attacker_accuracy"] is not None and control is not None:
-            row["accuracy_gap"] = abs(row["attacker_accuracy"] - control["_accuracy_of"][row["run"]])
+        honest = control["_accuracy_of"].get(row["run"]) if control else None
+        if row["attacker_accuracy"] is not None and honest is not None:
+            row["accuracy_gap"] = abs(row["attacker_accuracy"] - honest)
         elif row["adversary"]:
-            row["undefined"]["accuracy_gap"] = "no adversary-free control was run"
+            row["undefined"]["accuracy_gap"] = (
+                "the attacker's accuracy is undefined, here or in the control run"
+                if control
+                else "no adversary-free control was run"
+            )
     return [
         {k: v for k, v in row.items() if not k.startswith("_")}
         for r in runs
@@ -121,7 +127,9 @@ def _weights(trained: Sequence[Line], members: Array, undefined: dict[str, str])
         if "weights" in x
     ]
     if not shares:
-        undefined["attacker_weight_mean"] = undefined["attacker_weight_last"] = "this rule gives no weights"
+        kept = all("kept" in x for x in trained)
+        why = "the model was kept in every round" if kept else "this rule gives no weights"
+        undefined["attacker_weight_mean"] = undefined["attacker_weight_last"] = why
         return {"attacker_weight_mean": None, "attacker_weight_last": None}
     return {"attacker_weight_mean": float(np.mean(shares)), "attacker_weight_last": float(shares[-1])}
 
@@ -133,7 +141,8 @@ def _final(meta: Mapping[str, Any], lines: Sequence[Line], members: Array, undef
     moment = meta["final_moment"]
     measured = [x["measured"] for x in lines if moment in x["measured"]["counts"]]
     if not measured:
-        undefined["accuracy"] = "the test pool was not measured"
+        missing = [n for n in names if len(members) or not n.startswith("attacker")]
+        undefined |= dict.fromkeys(missing, "the test pool was not measured: nobody had a model to measure")
         return row
     last = measured[-1]
     ids = np.array(last["clients"], np.int64)
@@ -152,7 +161,7 @@ def _final(meta: Mapping[str, Any], lines: Sequence[Line], members: Array, undef
             row["honest_eod_clients"] = n
         if why:
             undefined[name] = why
-    if bad.any():
+    if len(members):
         for name, values in (("attacker_eod", eod[bad]), ("attacker_accuracy", acc[bad])):
             row[name], _, why = _mean(values, np.ones(len(values), bool), name)
             if why:
@@ -160,9 +169,15 @@ def _final(meta: Mapping[str, Any], lines: Sequence[Line], members: Array, undef
     pooled = float(equal_opportunity_difference(counts.sum(0)))
     row["pooled_eod"] = pooled if np.isfinite(pooled) else None
     if row["pooled_eod"] is None:
-        undefined["pooled_eod"] = "fewer than two groups of the test pool have positives"
+        undefined["pooled_eod"] = (
+            "fewer than two groups of the test pool have positives"
+            if counts.sum()
+            else "no model's output is a number, so nothing can be counted"
+        )
     for other, its_members in meta.get("control_of", {}).items():
-        row["_accuracy_of"][other] = float(acc[np.isin(ids, its_members)].mean())
+        its = acc[np.isin(ids, its_members)]
+        if np.isfinite(its).any():
+            row["_accuracy_of"][other] = float(its[np.isfinite(its)].mean())
     return row
 
 

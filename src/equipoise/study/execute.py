@@ -123,11 +123,13 @@ def _clip(plan: Plan, planned: Planned, journal: Journal, clips: dict[str, float
     if planned.pilot is None:
         clips[planned.name] = None if isinstance(planned.clip, str) else float(planned.clip)
     else:
-        norms = [n for line in journal.lines() if line["run"] == planned.pilot for n in line.get("norms", ())]
+        lines = [line for line in journal.lines() if line["run"] == planned.pilot]
+        norms = [n for line in lines for n in line.get("norms", ()) if n is not None]
         if not norms or not np.percentile(norms, percentile) > 0:
+            why = next((f" (client {c}: {w})" for x in lines for c, w in x.get("rejected", {}).items()), "")
             raise BadInput(
-                f"the pilot {planned.pilot} moved nothing, so no clip can be calibrated from it; "
-                'give clip.norm a number or "none"'
+                f"the pilot {planned.pilot} had {len(norms)} updates, none long enough to calibrate a clip from{why}; "
+                'give clip.norm a number or "none", or make the training gentler'
             )
         clips[planned.name] = float(np.percentile(norms, percentile))
     return clips[planned.name]

@@ -226,11 +226,12 @@ def plan(study: Study) -> Plan:
                 is_pilot=True,
                 replicate=replicate,
             )
-            if "calibrated" in study.clip.norm:
+            clips = ("none",) if architecture == "silo" else study.clip.norm  # a silo sends nothing to clip
+            if "calibrated" in clips:
                 pilots.append(base)
-            for rule, clip in itertools.product(_rules(study), study.clip.norm):
+            for rule, clip in itertools.product(_rules(study), clips):
                 tag = rule.tag + (
-                    f"-clip({clip if isinstance(clip, str) else format(clip, 'g')})" if len(study.clip.norm) > 1 else ""
+                    f"-clip({clip if isinstance(clip, str) else format(clip, 'g')})" if len(clips) > 1 else ""
                 )
                 pilot = base.name if clip == "calibrated" else None
                 runs += _with_controls(

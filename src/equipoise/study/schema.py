@@ -376,7 +376,10 @@ def read(source: str, settings: Sequence[str] = ()) -> Study:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise BadInput(f"{path} is not TOML: {e}") from None
+    except RecursionError:
+        raise BadInput(f"{path} is nested too deeply to be a study; write plain tables") from None
     _tabled(raw)
+    raw.setdefault("rule", [{"name": "fairis"}])  # the default, so that --set rule.eta=... has a rule to change
     for setting in settings:
         _assign(raw, setting)
         _tabled(raw)
