@@ -102,7 +102,10 @@ def test_a_file_that_is_none_or_no_toml_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_study_without_a_name_takes_the_files(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('[data]\nname = "german"\n[rule]\nname = "uniform"\n')
+    (tmp_path / "mine.toml").write_text(
+        "\ufeff"  # a byte order mark, as some editors write one
+        '[data]\nname = "german"\n[rule]\nname = "uniform"\n'
+    )
     study = read(str(tmp_path / "mine.toml"))
     assert study.name == "mine"
     assert [r.name for r in study.rule] == ["uniform"]

@@ -373,7 +373,7 @@ def read(source: str, settings: Sequence[str] = ()) -> Study:
             raise BadInput(f"{source!r} is neither a file nor a ready study; {nearest(source, studies)}")
         path = studies[source]
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise BadInput(f"{path} is not TOML: {e}") from None
     except RecursionError:
