@@ -72,6 +72,17 @@ def test_a_torn_last_line_is_left_out_and_told(folder):
     assert "is torn" not in before
 
 
+def test_rounds_that_are_gone_are_told(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    run = summary["rows"][0]["run"]
+    lines = [json.loads(x) for x in (folder / "rounds.jsonl").read_text().splitlines()]
+    there = sum(x["run"] == run and not x.get("closing", False) for x in lines)
+    for said in (there, there + 2):
+        summary["rows"][0]["rounds"] = said
+        (folder / "summary.json").write_text(json.dumps(summary))
+        assert (f"rounds.jsonl holds {there} of the {said} rounds" in page(folder)) == (said != there)
+
+
 def test_a_broken_line_in_the_middle_is_refused(folder):
     path = folder / "rounds.jsonl"
     lines = path.read_text().splitlines()

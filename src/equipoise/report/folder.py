@@ -194,6 +194,10 @@ def open_folder(path: Path) -> Folder:
         raise BadInput(
             f"summary.json in {path} has no rows; finish the study with `equipoise run ... --out {path} --resume`"
         )
+    for row in rows:
+        told, there = (row.model_extra or {}).get("rounds"), sum(not line.closing for line in lines[row.run])
+        if told is not None and told != there:
+            notes.append(f"rounds.jsonl holds {there} of the {told} rounds of {row.run}; the table has all of them.")
     environments = _environments(path / "environment.json")
     if not environments:
         notes.append("environment.json is missing: the command, versions and data hashes are not known.")
