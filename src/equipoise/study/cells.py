@@ -59,6 +59,9 @@ def sources(study: Study) -> list[Source]:
         sensitive = "&".join(section.sensitive) if isinstance(section.sensitive, list) else section.sensitive
         group, names, log = data.groups_of(table, sensitive)
         task = table.task
+        if table.client is not None and study.partition.kind != "natural":
+            kind = study.partition.kind
+            log += (f'note: the client column is not used: partition.kind is {kind!r}; "natural" makes clients of it',)
         out.append(
             Source(
                 name=name,
