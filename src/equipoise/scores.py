@@ -65,7 +65,8 @@ def deviation(*figures: str) -> Score:
 
         r_k = sum_j |v_k - v_j| / (K - 1);   s_k = mean over figures of r_k / max_j r_j
 
-    An unusually small figure counts as much as an unusually large one. All equal, 0/0: 0.5 each, the value before the
+    For aggregators built in Python: a study's clients do not send such figures yet. An unusually small figure counts as
+    much as an unusually large one. All equal, 0/0: 0.5 each, the value before the
     first round. Two clients: 1 each. A client alone has NaN; so has one whose figure is not finite, and the others are
     compared among themselves.
 

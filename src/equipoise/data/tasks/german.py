@@ -84,9 +84,10 @@ GERMAN = Task(
     groupings={
         "personal_status": Grouping(
             "personal_status",
-            {"A91 or A93": ("A91", "A93"), "A92, A94 or A95": ("A92", "A94", "A95")},
-            "A92, A94 or A95",
-            note="grouping of the Fairis paper: codes A91 and A93 of attribute 9 unprivileged, all others privileged",
+            {"single or divorced men": ("A91", "A93"), "all others": ("A92", "A94", "A95")},
+            "all others",
+            note="grouping of the Fairis paper: codes A91 and A93 of attribute 9, which the published code table calls "
+            "divorced or single men, unprivileged; all others privileged",
         ),
         "sex": Grouping(
             "personal_status",
