@@ -2,6 +2,7 @@
 
 from .execute import Step, execute, table
 from .plan import Plan, plan
-from .schema import Study, check, read, ready
+from .read import read, ready
+from .schema import Study, check
 
 __all__ = ["Plan", "Step", "Study", "check", "execute", "plan", "read", "ready", "table"]
