@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import PureWindowsPath
 from types import ModuleType
 from typing import Any
 
@@ -70,6 +74,95 @@ def extra(module: str, name: str) -> ModuleType:
         package = module.split(".", maxsplit=1)[0]
         message = f"{package} is not installed; install it with: pip install 'equipoise[{name}]'"
         raise MissingExtra(message) from None
+
+
+def outside(what: str, where: str, turns: str) -> Callable[..., Any]:
+    """Return a user's own function, named ``module:function``, as ``guarded``; the current folder is looked into first.
+
+    Parameters
+    ----------
+    what : what the function is, such as "rule"
+    turns : what such a function does, for the message when there is none
+
+    Raises
+    ------
+    BadInput : not of this form, the name of a file, a module that cannot be imported, no such function in it
+
+    Examples
+    --------
+    >>> outside("rule", "math:hypot", "turns two sides into a third")(3, 4)
+    5.0
+    >>> outside("rule", "math:hypotenuse", "turns two sides into a third")
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: rule 'math:hypotenuse': math has no function 'hypotenuse'; name one that turns ...
+    >>> outside("rule", "my/rules.py:mine", "turns two sides into a third")
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: rule 'my/rules.py:mine' names a file; name its module: my.rules:mine
+    """
+    place, _, name = where.rpartition(":")
+    if not place or not name:
+        raise BadInput(f"{what} {where!r} must be written module:function, such as my_functions:mine")
+    file = PureWindowsPath(place.removesuffix(".py"))  # of any system: it takes / and \ alike
+    if file.name != place:
+        if file.anchor or ".." in file.parts:
+            raise BadInput(f"{what} {where!r} names a file; run in its folder and name its module: {file.name}:{name}")
+        raise BadInput(f"{what} {where!r} names a file; name its module: {'.'.join(file.parts)}:{name}")
+    try:
+        with _current_folder_first():
+            function = getattr(importlib.import_module(place), name, None)
+    except (Exception, SystemExit) as e:  # whatever the user's module raises; a script may well exit
+        why = _one_line(e) if isinstance(e, ImportError) else f"{type(e).__name__}: {_one_line(e)}"
+        top = place.partition(".")[0]
+        raise BadInput(
+            f"{what} {where!r} cannot be imported ({why}); run in the folder that holds {top}, or put it on PYTHONPATH"
+        ) from e
+    if not callable(function):
+        raise BadInput(f"{what} {where!r}: {place} has no function {name!r}; name one that {turns}")
+    return guarded(f"{what} {where!r}", function)
+
+
+def guarded(what: str, function: Callable[..., Any], gives: type | None = None) -> Callable[..., Any]:
+    """Return a user's function that says in one sentence which function failed, and with what, or gave what.
+
+    Examples
+    --------
+    >>> guarded("rule 'mine:f'", lambda x: 1 / x)(0)
+    Traceback (most recent call last):
+    ...
+    equipoise.checks.BadInput: rule 'mine:f' failed (ZeroDivisionError: division by zero); mend it
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            with _current_folder_first():  # an import may stand inside the function
+                found = function(*args, **kwargs)
+        except BadInput:
+            raise
+        except Exception as e:  # whatever the user's function raises
+            raise BadInput(f"{what} failed ({type(e).__name__}: {_one_line(e)}); mend it") from e
+        if gives is not None and not isinstance(found, gives):
+            raise BadInput(f"{what} returned a {type(found).__name__}; return {gives.__name__}")
+        return found
+
+    return call
+
+
+@contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Let imports look into the current folder: ``python -m`` does, a console script looks into its own."""
+    sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        if "" in sys.path:  # what else the user's code did to the path stays
+            sys.path.remove("")
+
+
+def _one_line(e: BaseException) -> str:
+    return " ".join(str(e).split())
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

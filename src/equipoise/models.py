@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from torch import nn
 
-from .checks import BadInput
+from .checks import BadInput, outside
 
 __all__ = ["logistic", "mlp"]
 
@@ -90,7 +87,7 @@ def load_factory(where: str) -> Callable[[int], nn.Module]:
     Raises
     ------
     BadInput
-        If it cannot be imported, is not callable, or makes something else.
+        If ``outside`` refuses it, or it fails or makes something else.
 
     Examples
     --------
@@ -99,30 +96,10 @@ def load_factory(where: str) -> Callable[[int], nn.Module]:
       (0): Linear(in_features=3, out_features=1, bias=True)
     )
     """
-    place, _, name = where.partition(":")
-    if not place or not name:
-        raise BadInput(f"model {where!r} must be written module:factory, such as my_models:net")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)  # a console script does not look into the folder it is started from
-    try:
-        factory = getattr(importlib.import_module(place), name)
-    except AttributeError:
-        raise BadInput(f"module {place!r} has no {name!r}; name a function that builds the model") from None
-    except Exception as e:  # whatever the user's module raises
-        raise BadInput(
-            f"model {where!r} cannot be imported ({_line(e)}); run beside {place}.py or set PYTHONPATH"
-        ) from e
-    finally:
-        sys.path.remove(here)
-    if not callable(factory):
-        raise BadInput(f"{where!r} is a {type(factory).__name__}, not a function that builds the model")
+    factory = outside("model", where, "turns a number of features into a torch module")
 
     def build(features: int) -> nn.Module:
-        try:
-            module = factory(features)
-        except Exception as e:  # whatever the user's factory raises
-            raise BadInput(f"model {where!r} cannot be built ({type(e).__name__}: {_line(e)}); mend it") from e
-        return checked(where, module, features)
+        return checked(where, factory(features), features)
 
     return build
 

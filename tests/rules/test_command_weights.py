@@ -119,7 +119,7 @@ def test_a_rule_from_elsewhere(table: Path, capsys: Any, tmp_path: Path, monkeyp
     [
         (("--honest", "0.5"), "--honest 0.5 belongs to --share"),
         (("--rule", "fairfed", "--f-global", "nan"), "f-global must lie in -1..1, got nan"),
-        (("--rule", "os:sep"), "is no function"),
+        (("--rule", "os:sep"), "os has no function 'sep'"),
     ],
 )
 def test_an_option_without_meaning_is_refused(words: tuple[str, ...], why: str, table: Path, capsys: Any) -> None:

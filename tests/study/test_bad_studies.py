@@ -140,7 +140,7 @@ def test_values_of_the_wrong_kind_are_refused(wrong: dict[str, Any], sentence: s
         (["partition.clients=1"], "is dealt to 1 client .*a weight is a share among at least 2"),
         (["partition.clients=1000000000"], "1000000000 clients x 1 = 1000000000 > 96 examples"),
         (["adversary.kind=mine:number"], "made a int; it turns members"),
-        (["model.module=mine:broken"], "cannot be built .KeyError"),
+        (["model.module=mine:broken"], "model 'mine_of_bad_studies:broken' failed .KeyError"),
         (["model.module=mine:frozen"], "without a parameter to train"),
         (["model.module=mine:Untrainable"], "does not take rows of .* features: not in training"),
         (["model.hidden=[100000,100000]"], "10,000,[0-9,]* parameters each .* need about"),

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from ..checks import BadInput, between, nearest, one_of
+from ..checks import BadInput, between, nearest, one_of, outside
 from ..types import Array
 from . import app
 
@@ -82,7 +82,7 @@ def weights(
         raise BadInput(f"--honest {honest:g} belongs to --share; give --share too, or leave it out")
     given = {"eta": eta, "power": power, "beta": beta, "f_global": f_global}
     given = {name: value for name, value in given.items() if value is not None}
-    rules = {name: known.get(name) or _outside(name) for name in names}
+    rules = {name: known.get(name) or _own(name) for name in names}
     for option in given:
         if not any(option in inspect.signature(r).parameters for r in rules.values()):
             said = "share" if share is not None and option == "eta" else option.replace("_", "-")
@@ -207,11 +207,10 @@ def _key(name: str, known: Mapping[str, Any]) -> str:
     raise BadInput(f"rule {name!r} is unknown; {hint}, or give your own as module:function")
 
 
-def _outside(name: str) -> Callable[..., Array]:
+def _own(name: str) -> Callable[..., Array]:
     from ..aggregate import on_simplex
-    from ..study.lookup import lookup
 
-    rule = lookup("rule", name, {}, "turns scores (K,) and sizes (K,) into weights (K,)")
+    rule = outside("rule", name, "turns scores (K,) and sizes (K,) into weights (K,)")
 
     @functools.wraps(rule)
     def checked(scores: Array, sizes: Array, **parameters: Any) -> Array:

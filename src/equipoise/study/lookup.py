@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from ..checks import BadInput, nearest
+from ..checks import BadInput, nearest, outside
 
 Function = Callable[..., Any]
 
@@ -23,7 +20,7 @@ def catalogue(room: ModuleType, names: Iterable[str] | None = None) -> dict[str,
 
 
 def lookup(what: str, name: str, ours: Mapping[str, Function], turns: str) -> Function:
-    """Return the function that ``name`` means; hyphens and underscores are the same. Yours comes ``guarded``.
+    """Return the function that ``name`` means; hyphens and underscores are the same; yours comes from ``outside``.
 
     Parameters
     ----------
@@ -33,7 +30,7 @@ def lookup(what: str, name: str, ours: Mapping[str, Function], turns: str) -> Fu
 
     Raises
     ------
-    BadInput : an unknown name (the nearest is named), a module that cannot be imported, something that is no function
+    BadInput : an unknown name (the nearest is named), or what ``outside`` refuses
 
     Examples
     --------
@@ -44,51 +41,14 @@ def lookup(what: str, name: str, ours: Mapping[str, Function], turns: str) -> Fu
     ...
     equipoise.checks.BadInput: rule 'my-rle' is unknown; did you mean 'my_rule'? Your own is named ...
     """
-    if ":" not in name:
-        key = name.replace("-", "_")
-        if key not in ours:
-            hint = nearest(key, ours)
-            stop = "" if hint.endswith("?") else "."
-            raise BadInput(f"{what} {name!r} is unknown; {hint}{stop} Your own is named package.module:function")
-        return ours[key]
-    module, _, attribute = name.partition(":")
-    if "" not in sys.path:  # a script's own folder is on the path, the current one is not
-        sys.path.append("")
-    try:
-        function = getattr(importlib.import_module(module), attribute)
-    except Exception as e:  # whatever the user's module raises
-        why = str(e) if isinstance(e, ImportError | AttributeError) else f"{type(e).__name__}: {e}"
-        raise BadInput(f"{what} {name!r} cannot be imported ({why}); is its folder on PYTHONPATH?") from e
-    if not callable(function):
-        raise BadInput(f"{what} {name!r} is no function; name one that {turns}")
-    return guarded(f"{what} {name!r}", function)
-
-
-def guarded(what: str, function: Function, gives: type | None = None) -> Function:
-    """Return a user's function that says in one sentence which function failed, and with what, or gave what.
-
-    Examples
-    --------
-    >>> guarded("rule 'mine:f'", lambda x: 1 / x)(0)
-    Traceback (most recent call last):
-    ...
-    equipoise.checks.BadInput: rule 'mine:f' failed (ZeroDivisionError: division by zero); mend it
-    """
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            found = function(*args, **kwargs)
-        except BadInput:
-            raise
-        except Exception as e:  # whatever the user's function raises
-            said = " ".join(str(e).split())
-            raise BadInput(f"{what} failed ({type(e).__name__}: {said}); mend it") from e
-        if gives is not None and not isinstance(found, gives):
-            raise BadInput(f"{what} returned a {type(found).__name__}; return {gives.__name__}")
-        return found
-
-    return call
+    if ":" in name:
+        return outside(what, name, turns)
+    key = name.replace("-", "_")
+    if key not in ours:
+        hint = nearest(key, ours)
+        stop = "" if hint.endswith("?") else "."
+        raise BadInput(f"{what} {name!r} is unknown; {hint}{stop} Your own is named package.module:function")
+    return ours[key]
 
 
 def parameters(function: Function, wired: Iterable[str] = ()) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from .. import attacks, metrics
-from ..checks import BadInput, extra
+from ..checks import BadInput, extra, guarded
 from ..layout import Layout
 from ..records import entry
 from ..rounds import stream
 from ..types import Array, Choice, Learner, Reports, Round, Run
 from .cells import Cell, Source, cell, sources
-from .lookup import Function, catalogue, guarded, lookup
+from .lookup import Function, catalogue, lookup
 from .rules import Chosen, aggregator, broadcast_statistic, chosen
 from .schema import Adversary, Study
 
