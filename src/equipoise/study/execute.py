@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from ..checks import BadInput
 from ..records import Checkpoint, Journal, load, plain, save, strict, summarise, write_clients
 from ..simulate import simulate
 from ..types import Snapshot
-from .plan import Plan, Planned, Program
+from .plan import Plan, Program
+from .planned_run import PlannedRun
 
 FILES = (
     "study.json",
@@ -41,12 +42,12 @@ class Step(NamedTuple):
     lines: Sequence[Mapping[str, Any]]
 
 
-def _nothing(step: Step) -> None:
+def _silently(step: Step) -> None:
     return None
 
 
 def execute(
-    plan: Plan, folder: Path, *, resume: bool = False, command: str = "", progress: Callable[[Step], None] = _nothing
+    plan: Plan, folder: Path, *, resume: bool = False, command: str = "", progress: Callable[[Step], None] = _silently
 ) -> list[dict[str, Any]]:
     """Run a study into ``folder`` and return its summary, one row per run.
 
@@ -88,7 +89,7 @@ def _programs(
         began = time.monotonic()
         runs = [p.run(_clip(plan, p, journal, clips)) for p in program.runs]
         started = {r.name: snapshots[r.name] for r in runs if r.name in snapshots}
-        if not _over(program, started):
+        if not _is_over(program, started):
             step = 0
             for rounds in simulate(runs, program.learner, started):
                 lines = [plan.line(r, clips[r.run]) for r in rounds]
@@ -112,12 +113,12 @@ def _programs(
             progress(Step(program.name, plan.study.rounds, plan.study.rounds, len(runs), ()))
 
 
-def _over(program: Program, started: Mapping[str, Snapshot]) -> bool:
+def _is_over(program: Program, started: Mapping[str, Snapshot]) -> bool:
     """A run's closing line is written with its last round, so a program whose runs are all at the end is done."""
     return len(started) == len(program.runs) and all(s.round >= program.rounds for s in started.values())
 
 
-def _clip(plan: Plan, planned: Planned, journal: Journal, clips: dict[str, float | None]) -> float | None:
+def _clip(plan: Plan, planned: PlannedRun, journal: Journal, clips: dict[str, float | None]) -> float | None:
     """The longest update of this run: given, none, or read off the norms of its cell's pilot in an earlier wave."""
     percentile = plan.study.clip.percentile
     if planned.pilot is None:
@@ -215,14 +216,3 @@ def _write(path: Path, text: str) -> None:
 def _append(path: Path, line: Mapping[str, Any]) -> None:
     with path.open("a", encoding="utf-8") as f:
         f.write(strict(line) + "\n")
-
-
-def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[list[str]]:
-    """Return the rows of a summary as text, "undefined" where a figure does not exist."""
-    return [[_text(row[c]) for c in columns] for row in rows]
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
