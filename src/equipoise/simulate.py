@@ -20,7 +20,7 @@ def start(run: Run, learner: Learner) -> Snapshot:
     return Snapshot(0, model, run.aggregator.init(), memory)
 
 
-def _work(run: Run, snapshot: Snapshot, broadcast: Broadcast) -> Work:
+def _work_of_the_present(run: Run, snapshot: Snapshot, broadcast: Broadcast) -> Work:
     """Those of the cohort who are not lost this round: a client that drops out has not trained."""
     gone = run.lost(broadcast.clients, run.seed, broadcast.round)
     ids = np.setdiff1d(broadcast.clients, gone)
@@ -48,7 +48,7 @@ def advance(runs: Sequence[Run], snapshots: Sequence[Snapshot], learner: Learner
     touches what is sent, after honest work. What the laboratory observes is recorded and shown to no aggregator.
     """
     broadcasts = [open_round(run, snapshot) for run, snapshot in zip(runs, snapshots, strict=True)]
-    works = [_work(*three) for three in zip(runs, snapshots, broadcasts, strict=True)]
+    works = [_work_of_the_present(*three) for three in zip(runs, snapshots, broadcasts, strict=True)]
     out = []
     for run, snapshot, broadcast, work, done in zip(
         runs, snapshots, broadcasts, works, _learn(learner, works), strict=True

@@ -78,7 +78,7 @@ def sources(study: Study) -> list[Source]:
     return out
 
 
-def _split(source: Source, train: Array, clients: int, seed: int, study: Study) -> tuple[list[Array], tuple[str, ...]]:
+def _deal(source: Source, train: Array, clients: int, seed: int, study: Study) -> tuple[list[Array], tuple[str, ...]]:
     """Deal the training rows to clients; natural clients come sorted by name."""
     section = study.partition
     deal = lookup("partition.kind", section.kind, catalogue(partition), "turns labels and groups into K row arrays")
@@ -95,11 +95,11 @@ def _split(source: Source, train: Array, clients: int, seed: int, study: Study) 
         return [train[p] for p in deal(ids, **settings)], tuple(str(n) for n in np.unique(ids))
     parts = deal(source.table.y[train], source.group[train], clients=clients, seed=seed, **settings)
     if ":" in section.kind:
-        parts = _whole(section.kind, parts, len(train), clients)
+        parts = _each_row_once(section.kind, parts, len(train), clients)
     return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
 
 
-def _whole(kind: str, given: Any, n: int, clients: int) -> list[Array]:
+def _each_row_once(kind: str, given: Any, n: int, clients: int) -> list[Array]:
     """Make sure that a partition of a user's own hands out every row once, and some to each client."""
     what = f"partition.kind {kind!r}"
     try:
@@ -143,7 +143,7 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
             f"data.test_fraction = {section.test_fraction:g} holds out none of the {len(t.y)} rows of {source.name}; "
             "raise it, or nothing can be measured"
         )
-    parts, names = _split(source, train, clients, seed, study)
+    parts, names = _deal(source, train, clients, seed, study)
     if len(parts) < 2:
         raise BadInput(
             f"{source.name} is dealt to 1 client ({names[0]}); a weight is a share among at least 2: "

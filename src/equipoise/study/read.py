@@ -22,7 +22,7 @@ def ready() -> dict[str, Path]:
     }
 
 
-def _tabled(raw: dict[str, Any]) -> None:
+def _make_rules_tables(raw: dict[str, Any]) -> None:
     """Turn ``rule = "krum"``, a list of such names, or one [rule] into what [[rule]] gives: a list of tables."""
     if "rule" in raw:
         rules = raw["rule"] if isinstance(raw["rule"], list) else [raw["rule"]]
@@ -77,10 +77,10 @@ def read(source: str, settings: Sequence[str] = ()) -> Study:
         raise BadInput(f"{path} is not TOML: {e}") from None
     except RecursionError:
         raise BadInput(f"{path} is nested too deeply to be a study; write plain tables") from None
-    _tabled(raw)
+    _make_rules_tables(raw)
     raw.setdefault("rule", [{"name": "fairis"}])  # the default, so that --set rule.eta=... has a rule to change
     for setting in settings:
         _assign(raw, setting)
-        _tabled(raw)
+        _make_rules_tables(raw)
     study = check(raw, str(source))
     return study if "name" in raw else study.model_copy(update={"name": path.stem})

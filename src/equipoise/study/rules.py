@@ -13,8 +13,8 @@ from ..types import Aggregator, Array
 from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
 from .schema import Adversary, Score
 
-CAP = {"share": None, "honest": 0.0}
-"""Instead of eta: the share that a fully biased client may keep while honest scores stay below ``honest``."""
+INSTEAD_OF_ETA = {"share": None, "honest": 0.0}
+"""The share that a fully biased client may keep while honest scores stay below ``honest``."""
 
 
 def gaps() -> dict[str, Callable[[Array], Array]]:
@@ -47,7 +47,7 @@ def _parameters(function: Function) -> dict[str, Any]:
     """What may be set in a study: the keyword-only parameters of a rule that are its own."""
     own = parameters(function, wired=("clip", "undefined", "asks"))
     if function in (weights.fairis, weights.fairis_n):
-        own |= CAP
+        own |= INSTEAD_OF_ETA
     if function is weights.joint:
         own |= {"metrics": None}
     return own
@@ -87,7 +87,7 @@ def chosen(
     needed = [k for k, default in own.items() if default is inspect.Parameter.empty and k not in given]
     if needed:
         raise BadInput(f"rule {name} needs {needed[0]!r}; add {needed[0]} = ... to its [[rule]]")
-    filled = {k: v for k, v in own.items() if k not in CAP and k != "metrics"} | given
+    filled = {k: v for k, v in own.items() if k not in INSTEAD_OF_ETA and k != "metrics"} | given
     if "share" in given:
         filled.pop("eta", None)
     inside = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in given.items()] or [

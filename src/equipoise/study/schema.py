@@ -20,7 +20,7 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _nobody(value: Any) -> Any:
+def _none_for_nobody(value: Any) -> Any:
     return None if value == "none" else value
 
 
@@ -237,7 +237,7 @@ class Study(Section):
     score: Score = Score()
     rule: tuple[Rule, ...] = Field(default=(Rule(name="fairis"),), min_length=1)
     clip: Clip = Clip()
-    adversary: Annotated[Adversary | None, BeforeValidator(_nobody)] = None
+    adversary: Annotated[Adversary | None, BeforeValidator(_none_for_nobody)] = None
     participation: Participation = Participation()
     evaluation: Evaluation = Evaluation()
 
@@ -260,7 +260,7 @@ def _place(error: Any) -> list[int | str]:
     return [p for p in error["loc"] if isinstance(p, int) or not ("[" in p or p in kinds)]
 
 
-PLAIN = {
+IN_PLAIN_WORDS = {
     "int_type": "input should be a whole number",
     "int_from_float": "input should be a whole number",
     "float_type": "input should be a number",
@@ -304,7 +304,9 @@ def check(raw: Mapping[str, Any], source: str) -> Study:
             raise BadInput(f"{source}: {key!r} is no key of {place}; {hint}{more}") from None
         if first["type"] == "missing":
             raise BadInput(f"{source}: {dotted} is missing; add it (see `equipoise new`){more}") from None
-        message = " or ".join(dict.fromkeys(PLAIN.get(x["type"], x["msg"]).removeprefix("Value error, ") for x in same))
+        message = " or ".join(
+            dict.fromkeys(IN_PLAIN_WORDS.get(x["type"], x["msg"]).removeprefix("Value error, ") for x in same)
+        )
         message = message.replace(" or Input should be", " or").replace(" or input should be", " or")
         got = "" if first["type"] == "value_error" else f"; got {first['input']!r}"
         prefix = "" if first["type"] == "value_error" else f"{dotted}: "
