@@ -29,7 +29,8 @@ def test_show_says_what_must_be_known(capsys):
     code, out, _ = run(capsys, "data", "show", "german")
     assert code == 0
     for words in (
-        "favourable outcome: credit granted", "Groemping", "CC BY 4.0", "single or divorced men (A91, A93)", "[reference]",
+        "favourable outcome: credit granted", "Groemping", "CC BY 4.0", "single or divorced men (A91, A93)",
+        "[reference]",
         "1,000 rows read, none dropped", "good credit risk", "female (A92, A95)",
     ):  # fmt: skip
         assert words in out
