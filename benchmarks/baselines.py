@@ -53,7 +53,7 @@ class Numpy:
             np.take(self.x, at, 0, out=self.h[0])
             self.forward(self.h)
             w = self.weight[at]
-            p = 1 / (1 + np.exp(-self.h[-1][:, :, 0]))
+            p = (1 + np.tanh(self.h[-1][:, :, 0] / 2)) / 2  # the logistic function, without overflow
             self.d[-1][:, :, 0] = (p - self.y[at]) * w / w.sum(1, keepdims=True)
             for i in reversed(range(len(task.WIDTHS) - 1)):
                 np.matmul(self.h[i].transpose(0, 2, 1), self.d[i + 1], out=self.g[2 * i])
