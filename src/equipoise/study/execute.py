@@ -21,16 +21,6 @@ from ..types import Snapshot
 from .plan import Plan, Program
 from .planned_run import PlannedRun
 
-FILES = (
-    "study.json",
-    "environment.json",
-    "rounds.jsonl",
-    "checkpoint.safetensors",
-    "summary.json",
-    "clients.csv",
-    "timing.jsonl",
-)
-
 
 class Step(NamedTuple):
     """One step of a program that has just been written: for progress bars and loggers."""
@@ -120,20 +110,26 @@ def _is_over(program: Program, started: Mapping[str, Snapshot]) -> bool:
 
 def _clip(plan: Plan, planned: PlannedRun, journal: Journal, clips: dict[str, float | None]) -> float | None:
     """The longest update of this run: given, none, or read off the norms of its cell's pilot in an earlier wave."""
-    percentile = plan.study.clip.percentile
-    if planned.pilot is None:
-        clips[planned.name] = None if isinstance(planned.clip, str) else float(planned.clip)
-    else:
-        lines = [line for line in journal.lines() if line["run"] == planned.pilot]
-        norms = [n for line in lines for n in line.get("norms", ()) if n is not None]
-        if not norms or not np.percentile(norms, percentile) > 0:
-            why = next((f" (client {c}: {w})" for x in lines for c, w in x.get("rejected", {}).items()), "")
-            raise BadInput(
-                f"the pilot {planned.pilot} had {len(norms)} updates, none long enough to calibrate a clip from{why}; "
-                'give clip.norm a number or "none", or make the training gentler'
-            )
-        clips[planned.name] = float(np.percentile(norms, percentile))
+    given = None if isinstance(planned.clip, str) else float(planned.clip)
+    clips[planned.name] = given if planned.pilot is None else _calibrated(planned.pilot, plan, journal, clips)
     return clips[planned.name]
+
+
+def _calibrated(pilot: str, plan: Plan, journal: Journal, clips: Mapping[str, float | None]) -> float | None:
+    """A percentile of the pilot's norms; the lines are searched for the first run of a cell only."""
+    same_cell = [p.name for program in plan.programs for p in program.runs if p.pilot == pilot and p.name in clips]
+    if same_cell:
+        return clips[same_cell[0]]
+    lines = [line for line in journal.lines() if line["run"] == pilot]
+    norms = [n for line in lines for n in line.get("norms", ()) if n is not None]
+    clip = float(np.percentile(norms, plan.study.clip.percentile)) if norms else 0.0
+    if not clip > 0:
+        why = next((f" (client {c}: {w})" for x in lines for c, w in x.get("rejected", {}).items()), "")
+        raise BadInput(
+            f"the pilot {pilot} had {len(norms)} updates, none long enough to calibrate a clip from{why}; "
+            'give clip.norm a number or "none", or make the training gentler'
+        )
+    return clip
 
 
 def _open(plan: Plan, folder: Path, resume: bool) -> None:
