@@ -124,7 +124,7 @@ def test_means_are_over_the_seeds_in_which_the_figure_exists(folder, text):
     for i, column in enumerate(ATTACKED):
         values = [row[column.key] for row in fairis if row[column.key] is not None]
         assert float(cells[i]) == pytest.approx(sum(values) / len(values))
-    assert "1 of 2 seeds" in body[1]
+    assert "1 of 2 runs" in body[1]
 
 
 def test_an_undefined_figure_is_a_word_with_its_reason(folder, text):
@@ -274,3 +274,16 @@ def test_the_page_says_at_its_top_when_figures_are_about_the_unfavourable_outcom
         run["favourable_label"] = 0
     (other / "study.json").write_text(json.dumps(study))
     assert about in page(other)
+
+
+def test_replicates_of_a_seed_are_told_apart(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "run")
+    path = folder / "summary.json"
+    rows = json.loads(path.read_text())["rows"]
+    for row in rows:
+        row["replicate"] = int(row["seed"] != min(r["seed"] for r in rows))
+        row["seed"] = 42
+    path.write_text(json.dumps({"rows": rows}))
+    html = page(folder)
+    assert "seed 42, replicate 1</th>" in html
+    assert "mean over 1 seed, each trained 2 times" in html

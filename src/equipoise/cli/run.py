@@ -207,7 +207,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         for rule, texts in cells.items():
             table.add_row(rule, *texts[: len(table.columns) - 1])
         console.print(table)
-    print("means over seeds; (n/m): defined in n of m seeds")
+    over = "seeds and replicates" if any(row["replicate"] for row in rows) else "seeds"
+    print(f"means over {over}; (n/m): defined in n of m of them")
     for text in [text for k, text in NOTES.items() if k in shown]:
         print(text)
 

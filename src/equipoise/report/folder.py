@@ -116,6 +116,7 @@ class Row(_Record):
     clients: int
     architecture: str = ""
     seed: int
+    replicate: int = 0
     adversary: str | None = None
     strength: Number = None
     control: str | None = None
@@ -132,6 +133,11 @@ class Row(_Record):
     clip_norm: Number = None
     clip_rate: Number = None
     undefined: dict[str, str] = {}
+
+    @property
+    def draw(self) -> str:
+        """What chance decided in this run: the seed, and which repetition of training on its rows."""
+        return f"seed {self.seed}" + (f", replicate {self.replicate}" if self.replicate else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def view(folder: Folder, row: Row, label: str) -> dict[str, Any]:
         "id": "run-" + "".join(c if c.isascii() and c.isalnum() else "-" for c in row.run),
         "run": row.run,
         "label": label,
-        "facts": f"{row.data}, {counted(row.clients, 'client')}, seed {row.seed}",
+        "facts": f"{row.data}, {counted(row.clients, 'client')}, {row.draw}",
         "attacked": bool(about.adversaries),
         "role": f"attacked by {who}" if about.adversaries else "adversary-free",
         "formula": about.formula or FORMULAS.get(row.rule, ""),

@@ -12,8 +12,10 @@ from .words import ATTACKS, counted, listed
 
 def sentences(cell: Cell) -> list[tuple[str, str]]:
     """Return (heading, sentence) pairs about runs that may be compared."""
-    seeds = sorted({row.seed for rows in cell.rules.values() for row in rows})
-    over = f"mean over {counted(len(seeds), 'seed')}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    runs = [row for rows in cell.rules.values() for row in rows]
+    seeds, times = {row.seed for row in runs}, {row.replicate for row in runs}
+    each = f", each trained {len(times)} times" if len(times) > 1 else ""
+    over = f"mean over {counted(len(seeds), 'seed')}{each}" if len(seeds) * len(times) > 1 else runs[0].draw
     out = [("Weight", _weight(cell, over))] if cell.adversary else []
     eod = "an EOD (gap in true positive rate between the groups) of"
     out.append(("Fairness", _outcome(cell, "honest_eod", eod, 0, f"low is good, {over}")))

@@ -93,7 +93,7 @@ def _mean_cell(rows: Sequence[Row], column: Column) -> dict[str, Any]:
     if average is None:
         out["why"] = _why(rows, column.key)
     elif len(values) < len(rows):
-        out["of"] = f"{len(values)} of {len(rows)} seeds"
+        out["of"] = f"{len(values)} of {len(rows)} runs"
     return out
 
 
@@ -111,7 +111,7 @@ def _seed(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
             "of": f"({row.honest_eod_clients})" if c.key == "honest_eod" and value is not None else "",
         }
         out.append(item if value is not None else item | {"why": row.undefined.get(c.key, "no reason recorded")})
-    return {"seed": row.seed, "run": row.run, "cells": out}
+    return {"draw": row.draw, "run": row.run, "cells": out}
 
 
 def pictures(cell: Cell) -> list[tuple[str, str, str]]:
@@ -136,7 +136,7 @@ def _picture(
         marks = [] if average is not None else [plots.Mark(None, colour=colour, title=_why(runs, key))]
         for row in runs if average is not None else []:
             value = getattr(row, key)
-            title = f"seed {row.seed}: {ink.number(value)}"
+            title = f"{row.draw}: {ink.number(value)}"
             marks.append(plots.Mark(value, colour=colour, faint=several, title=title))
         if several and average is not None:
             marks.append(plots.Mark(average, colour=colour, shape=1, title=f"mean: {ink.number(average)}"))
@@ -177,6 +177,8 @@ def reproduction(folder: Folder, name: str) -> list[tuple[str, str]]:
     commands = list(dict.fromkeys(str(e["command"]) for e in folder.environments if e.get("command")))
     out.append(("Command", "; ".join(commands) or f"equipoise run {name}"))
     out.append(("Seeds", ", ".join(str(s) for s in sorted({row.seed for row in folder.rows}))))
+    if any(row.replicate for row in folder.rows):
+        out.append(("Replicates", ", ".join(str(r) for r in sorted({row.replicate for row in folder.rows}))))
     for i, e in enumerate(folder.environments):
         versions = e.get("versions") if isinstance(e.get("versions"), dict) else {}
         flat = {k: v for k, v in e.items() if isinstance(v, str) and k != "command"} | {
