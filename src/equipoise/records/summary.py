@@ -75,26 +75,17 @@ def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[
     ]
 
 
+ABOUT_THE_RUN = (
+    "run", "data", "rule", "parameters", "clients", "architecture", "seed", "replicate", "adversary", "strength",
+    "control",
+)  # fmt: skip
+
+
 def _row(meta: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
     undefined: dict[str, str] = {}
     members = np.array(meta["adversaries"], np.int64)
     trained = [x for x in lines if not x["closing"]]
-    row: dict[str, Any] = {
-        k: meta[k]
-        for k in (
-            "run",
-            "data",
-            "rule",
-            "parameters",
-            "clients",
-            "architecture",
-            "seed",
-            "replicate",
-            "adversary",
-            "strength",
-            "control",
-        )
-    }
+    row: dict[str, Any] = {k: meta[k] for k in ABOUT_THE_RUN}
     row["rounds"] = len(trained)
     row |= _weights(trained, members, undefined) | _final(meta, lines, members, undefined)
     norms = [
