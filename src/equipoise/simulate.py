@@ -60,7 +60,8 @@ def advance(runs: Sequence[Run], snapshots: Sequence[Snapshot], learner: Learner
         observed = {m: done.reports.counts[m] for m in run.observes(t) if m in done.reports.counts}
         in_time = take(sent, ~np.isin(sent.clients, late))
         closed = close_round(run, snapshot, broadcast, in_time, memory, measured=observed, measured_clients=ids)
-        out.append(replace(closed, info={**closed.info, "late": late.tolist()}) if len(late) else closed)
+        info = {**closed.info, "late": late.tolist()} if len(late) else closed.info
+        out.append(replace(closed, info=info, probed=run.probe(done, work.broadcast) if len(ids) else {}))
     return out
 
 

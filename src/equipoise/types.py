@@ -26,7 +26,11 @@ NO_ARRAYS: Mapping[str, Array] = {}
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Rows of one client: features ``x`` (n, f) float, labels ``y`` (n,) in {0, 1}, ``group`` (n,) in 0..G-1."""
+    """Rows of one client: features ``x`` (n, f) float, labels ``y`` (n,), ``group`` (n,) in 0..G-1.
+
+    ``y`` lies in {0, 1}, or in 0..C-1 where there are C > 2 classes. Images and signals lie flat in ``x``; the model
+    gives them their shape again.
+    """
 
     x: Array
     y: Array
@@ -40,6 +44,7 @@ class Federation:
     ``clients`` (K,) int64, strictly increasing. ``shards``: K training shards. ``terms``: name of a loss term ->
     (K,) coefficient; 0 means that this client does not have it. ``groups``: G. ``views``: other rows on which a
     client's model can be measured, name -> K shards ("held": the client's held-out rows; "test": the global pool).
+    ``classes``: C of the labels; 2 means one logit a row, more mean C logits.
     """
 
     clients: Array
@@ -47,6 +52,7 @@ class Federation:
     terms: Mapping[str, Array]
     groups: int
     views: Mapping[str, Sequence[Shard]] = field(default_factory=dict)
+    classes: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +128,43 @@ class Work:
 
 
 class Done(NamedTuple):
-    """What a learner gives back for one ``Work``: the honest reports and the clients' new memories."""
+    """What a learner gives back for one ``Work``: the honest reports and the clients' new memories.
+
+    ``models`` (K, P): every client's whole trained model, shared part first, private layers after it. It is for the
+    laboratory's eye only (probes); a learner that does not show it gives None.
+    """
 
     reports: Reports
     memory: Memory
+    models: Array | None = None
+
+
+class Problem(NamedTuple):
+    """What a measure sees of S clients: their trained models in eval mode and all their training rows, as torch tensors.
+
+    ``logits(params, x)``: (name -> (S, *shape), (S, B, f)) -> (S, B) or (S, B, C), differentiable twice; ``params``:
+    the trained ones, detached; ``x`` (S, B, f), ``y`` (S, B), ``weight`` (S, B): 1 on real rows, 0 on padding;
+    ``keys``: (seed, round, client id) of each.
+    """
+
+    logits: Callable[[Mapping[str, Any], Any], Any]
+    params: Mapping[str, Any]
+    x: Any
+    y: Any
+    weight: Any
+    keys: Sequence[tuple[int, int, int]]
+
+
+class Measure(NamedTuple):
+    """Figures that a client computes on its own model and rows, and sends when asked for any of them.
+
+    ``names`` of the figures; ``measure(problem, kept)`` -> (name -> (S,), kept); ``keeps``: names of vectors (S, P) that
+    a client remembers from round to round, 0 at first, such as the last eigenvector, to start from.
+    """
+
+    names: tuple[str, ...]
+    measure: Callable[[Problem, Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, Any]]]
+    keeps: tuple[str, ...] = ()
 
 
 class Learner(NamedTuple):
@@ -140,8 +179,8 @@ class Local:
     """What a term of the local loss sees: torch tensors with the slot axis first.
 
     ``params``: current parameters, name -> (S, *shape); ``anchor``: those received, shared ones only; ``x`` (S, B, f);
-    ``y``, ``group``, ``weight`` (S, B), weight 0 marks padding and carries the class balance; ``logits`` (S, B);
-    ``news``: name -> (S,).
+    ``y``, ``group``, ``weight`` (S, B), weight 0 marks padding and carries the class balance; ``logits`` (S, B), or
+    (S, B, C) where there are more than two classes; ``news``: name -> (S,).
     """
 
     params: Mapping[str, Any]
@@ -181,6 +220,10 @@ def _nothing_observed(t: int) -> frozenset[str]:
     return frozenset()
 
 
+def _nothing_probed(done: Done, broadcast: Broadcast) -> Mapping[str, Any]:
+    return {}
+
+
 Choice = Callable[[Array, int, int], Array]
 """(client ids, seed, round) -> some of them."""
 
@@ -191,7 +234,8 @@ class Run:
 
     ``cohort``: who is asked. ``lost``: who never trains this round. ``late``: who trains, but whose reply comes too
     late. ``tamper``: reports -> hostile reports, on its members' rows only. ``observes``: round -> moments that the
-    laboratory measures and records, and that no aggregator sees.
+    laboratory measures and records, and that no aggregator sees. ``probe``: (Done, Broadcast) -> what an attack on
+    privacy finds out in this round, JSON-able; written to the record, shown to no aggregator.
     """
 
     name: str
@@ -204,14 +248,15 @@ class Run:
     late: Choice = _nobody
     tamper: Callable[[Reports, Broadcast], Reports] = _honest
     observes: Callable[[int], frozenset[str]] = _nothing_observed
+    probe: Callable[[Done, Broadcast], Mapping[str, Any]] = _nothing_probed
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """One line of the record: what was sent, what came back, what the server made of it, and the run after it.
 
-    ``measured``: what the laboratory observed, moment -> (K, G, 4) over ``measured_clients``. ``closing`` marks the
-    last line, in which nobody trains.
+    ``measured``: what the laboratory observed, moment -> (K, G, 4) over ``measured_clients``; ``probed``: what its
+    attacks on privacy found. ``closing`` marks the last line, in which nobody trains.
     """
 
     run: str
@@ -222,3 +267,4 @@ class Round:
     measured: Mapping[str, Array] = field(default_factory=dict)
     measured_clients: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     closing: bool = False
+    probed: Mapping[str, Any] = field(default_factory=dict)
