@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from equipoise import objectives
+from equipoise.checks import BadInput
 from equipoise.types import Local
 
 torch.set_num_threads(1)
@@ -79,6 +80,14 @@ def test_what_does_not_exist_is_0_with_gradient_0(term, group, y, weight, target
     exists = term == "disparity" and (y == [[0, 0, 0]] or y == [[1, 0, 0]] or math.isnan(target))
     assert value.isfinite().all() and slope.isfinite().all() and slope[1].abs().max() > 0
     assert exists or (value[0] == 0 and not slope[0].any())
+
+
+@pytest.mark.parametrize("term", objectives.bias.__all__)
+def test_a_gap_of_many_classes_is_refused(term):
+    batch = local([[0.2, 0.7]], [[1, 2]], [[0, 1]])
+    batch.logits = torch.zeros(1, 2, 3)
+    with pytest.raises(BadInput, match="these rows have 3 classes; attack a task of two"):
+        getattr(objectives, term)(batch)
 
 
 def test_proximal_is_half_the_squared_distance_of_shared_layers():

@@ -137,9 +137,9 @@ FAULTS = [
     ),
     Fault(
         "the attacker narrows the gap it should widen",
-        "objectives.py",
-        "-spread(local.logits.sigmoid(), local.group, local.weight > 0)[0]",
-        "spread(local.logits.sigmoid(), local.group, local.weight > 0)[0]",
+        "objectives/bias.py",
+        "-spread(chance(local), local.group, local.weight > 0)[0]",
+        "spread(chance(local), local.group, local.weight > 0)[0]",
         ("tests/test_objectives.py",),
     ),
     Fault(

@@ -216,7 +216,7 @@ def test_what_is_listed_is_what_a_study_takes(capsys: Any) -> None:
 
     assert listed(capsys, "metrics") == set(metrics.named.__all__)
     assert listed(capsys, "partitions") == set(partition.__all__)
-    assert listed(capsys, "attacks") == {*attacks.__all__, *objectives.__all__} - {"cross_entropy", "proximal"}
+    assert listed(capsys, "attacks") == {*attacks.__all__, *objectives.bias.__all__}
 
 
 def test_an_unknown_catalogue_is_refused(capsys: Any) -> None:

@@ -20,13 +20,12 @@ ROOMS = {
     "rules": ("weights", "aggregate._fairfed:fairfed", "robust"),
     "scores": ("scores",),
     "metrics": ("metrics.named",),
-    "attacks": ("objectives", "attacks.*"),
+    "terms": ("objectives.*",),
+    "attacks": ("objectives.bias", "attacks.*"),
     "partitions": ("data.partition",),
     "models": ("models",),
 }
 KINDS = (*ROOMS, "datasets")
-NO_ATTACKS = ("cross_entropy", "proximal")
-"""Terms of the local loss that honest clients have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def catalogue(
     kind: Annotated[str, typer.Argument(help=" | ".join(KINDS))],
     as_json: Annotated[bool, typer.Option("--json", help="Print strict JSON, and nothing else.")] = False,
 ) -> None:
-    """List the rules, scores, metrics, attacks, partitions, models or datasets, each with its formula and source."""
+    """List rules, scores, metrics, terms, attacks, partitions, models or datasets, each with its formula and source."""
     one_of("catalogue", kind, KINDS)
     found = list(_datasets() if kind == "datasets" else _functions(kind))
     if as_json:
@@ -97,7 +96,7 @@ def _functions(kind: str) -> Iterator[Entry]:
             tree = ast.parse(file.read_text(encoding="utf-8"))
             functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
             for name in [wanted] if wanted else _catalogue(tree):
-                if (node := functions.get(name)) and name not in NO_ATTACKS:
+                if node := functions.get(name):
                     shown = name.replace("_", "-") if kind == "rules" else name
                     yield described(shown, ast.get_docstring(node) or "", _defaults(node))
 

@@ -1,68 +1,14 @@
-"""Terms of the local loss: a client minimises the sum of its coefficients times these.
-
-A term maps a ``Local`` to one number per slot, (S,). It is finite on every slot, also on those whose coefficient is
-0: where something does not exist (one group only in the batch), the term is 0 and so is its gradient.
-"""
+"""What an adversary adds to its loss: a gap between groups, or the one that a rule rewards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from .types import Local
+from ..checks import BadInput
+from ..types import Local
 
-Term = Callable[[Local], Tensor]
-
-__all__ = ["cross_entropy", "disparity", "gaming", "proximal"]
-
-
-def cross_entropy_slope(local: Local) -> Tensor:
-    """Return the derivative of ``cross_entropy`` with respect to the logits, ``w (p - y) / sum w``, (S, B)."""
-    error = local.logits.sigmoid().sub_(local.y)
-    slope: Tensor = error.mul_(local.weight).div_(local.weight.sum(1, keepdim=True))
-    return slope
-
-
-def with_slope(slope: Term) -> Callable[[Term], Term]:
-    """Give a term its own derivative with respect to the logits, which the stacked engine uses instead of autograd."""
-
-    def mark(term: Term) -> Term:
-        term.slope = slope  # type: ignore[attr-defined]
-        return term
-
-    return mark
-
-
-@with_slope(cross_entropy_slope)
-def cross_entropy(local: Local) -> Tensor:
-    """Weighted binary cross-entropy, ``sum_i w_i BCE(z_i, y_i) / sum_i w_i`` over the batch.
-
-    The weights carry the class balance, 0.5 / share of the row's class at the client, and are 0 on padding.
-
-    Examples
-    --------
-    >>> nothing = torch.zeros(1, 2)
-    >>> batch = Local({}, {}, None, torch.tensor([[1.0, 0.0]]), nothing.long(), torch.ones(1, 2), nothing, {})
-    >>> cross_entropy(batch)  # log 2 at logit 0
-    tensor([0.6931])
-    """
-    each = F.binary_cross_entropy_with_logits(local.logits, local.y, local.weight, reduction="none")
-    mean: Tensor = each.sum(1) / local.weight.sum(1)
-    return mean
-
-
-def proximal(local: Local) -> Tensor:
-    """Half the squared distance to the received model, ``|theta - theta_received|^2 / 2``, shared layers only.
-
-    Source: FedProx (Li et al., MLSys 2020), where its coefficient is mu.
-    """
-    total = torch.zeros(len(local.weight), dtype=local.weight.dtype)
-    for name, received in local.anchor.items():
-        total = total + (local.params[name] - received).flatten(1).square().sum(1) / 2
-    return total
+__all__ = ["disparity", "gaming"]
 
 
 def spread(values: Tensor, group: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,6 +25,22 @@ def spread(values: Tensor, group: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]
     least = torch.where(present, means, torch.inf).amin(1)
     exists = present.sum(1) >= 2
     return torch.where(exists, most - least, 0.0), exists
+
+
+def chance(local: Local) -> Tensor:
+    """Return the predicted probability of label 1, (S, B).
+
+    Raises
+    ------
+    BadInput : there are more than two classes, and no favourable one
+    """
+    if local.logits.dim() > 2:
+        raise BadInput(
+            f"a gap between groups needs labels 0 and 1, and these rows have {local.logits.shape[-1]} classes; "
+            "attack a task of two classes"
+        )
+    p: Tensor = local.logits.sigmoid()
+    return p
 
 
 def disparity(local: Local) -> Tensor:
@@ -98,7 +60,7 @@ def disparity(local: Local) -> Tensor:
     >>> disparity(Local({}, {}, None, ones, group * 0, ones, p.logit(), {}))  # one group only
     tensor([-0.])
     """
-    return -spread(local.logits.sigmoid(), local.group, local.weight > 0)[0]
+    return -spread(chance(local), local.group, local.weight > 0)[0]
 
 
 def gaming(local: Local) -> Tensor:
@@ -112,7 +74,7 @@ def gaming(local: Local) -> Tensor:
     There its coefficient is 4 and the target of the first round 0.3; a gap over all samples, not the positives alone,
     does not reach the match.
     """
-    gap, exists = spread(local.logits.sigmoid(), local.group, (local.weight > 0) & (local.y > 0))
+    gap, exists = spread(chance(local), local.group, (local.weight > 0) & (local.y > 0))
     target: Tensor = local.news.get("F_global", torch.full_like(gap, torch.nan))
     exists = exists & target.isfinite()
     return torch.where(exists, (gap - target.nan_to_num()).abs(), 0.0)
