@@ -7,14 +7,15 @@ counts as is decided in ``aggregate.weighted``, not here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .checks import BadInput, one_of
+from .checks import BadInput, above, one_of
 from .types import Array, Reports
 
-__all__ = ["deviation", "gap", "rank"]
+__all__ = ["absolute", "deviation", "gap", "rank"]
 
 Metric = Callable[[Any], Array]
 """Counts (..., G, 4), columns tp fp tn fn -> (...), NaN where undefined."""
@@ -65,10 +66,9 @@ def deviation(*figures: str) -> Score:
 
         r_k = sum_j |v_k - v_j| / (K - 1);   s_k = mean over figures of r_k / max_j r_j
 
-    For aggregators built in Python: a study's clients do not send such figures yet. An unusually small figure counts as
-    much as an unusually large one. All equal, 0/0: 0.5 each, the value before the
-    first round. Two clients: 1 each. A client alone has NaN; so has one whose figure is not finite, and the others are
-    compared among themselves.
+    An unusually small figure counts as much as an unusually large one, and a negative one is a figure like any other.
+    All equal, 0/0: 0.5 each, the value before the first round. Two clients: 1 each. A client alone has NaN; so has one
+    that lacks a figure (it is not finite), and the others are compared among themselves.
 
     Parameters
     ----------
@@ -93,17 +93,19 @@ def deviation(*figures: str) -> Score:
 
     Notes
     -----
-    The score is relative: one liar with a huge figure pushes everybody else's towards 1 / (K - 1).
+    The score is relative, so a liar moves it. One with a huge figure pushes everybody else's to 1 / (K - 1); one with
+    the median has the least of all. ``absolute`` does not have this weakness.
     """
     return _of_figures(figures, _deviation)
 
 
 def rank(*figures: str) -> Score:
-    """Judge a client by the rank of its figures: the largest is the worst.
+    """Judge a client by the rank of its figures among everybody's: the largest, with its sign, is the worst.
 
         s_k = mean over figures of (#{j: v_j < v_k} + (#{j: v_j = v_k} + 1) / 2) / K
 
-    Equal figures share their mean rank. A client whose figure is not finite has NaN and is not counted in K.
+    Equal figures share their mean rank: all equal, (K + 1) / 2K each. Two clients: 0.5 and 1. A client alone has NaN;
+    so has one that lacks a figure (it is not finite), and it is not counted in K.
 
     Parameters
     ----------
@@ -121,13 +123,52 @@ def rank(*figures: str) -> Score:
 
     References
     ----------
-    FinP (arXiv 2502.17748), rho in the paper's words.
+    FinP (arXiv 2502.17748), rho in the paper's words: a relative rank of overfitting.
 
     Notes
     -----
-    The authors' code computes ``deviation`` instead.
+    One-sided: an unusually flat client has the least. The authors' code computes ``deviation`` instead. The score is
+    relative: a liar moves nobody by more than one place, 1 / K, and has the least of all if it claims to be flat.
     """
     return _of_figures(figures, _rank)
+
+
+def absolute(*figures: str, constant: float = 1.0) -> Score:
+    """Judge a client by the size of its own figures against a fixed constant, which nobody else can move.
+
+        s_k = mean over figures of v_k / (v_k + c),   v_k < 0 counts as 0
+
+    A loss that is flat or curves downwards at the client's model does not sit in a minimum of its own: no risk, 0. All
+    equal, two clients and a client alone are nothing special. A client that lacks a figure (it is not finite) has NaN.
+
+    Parameters
+    ----------
+    figures : names in ``reports.figures``, each (K,)
+    constant : c, above 0 and in the unit of the figures: the value that scores 0.5. Take it from a pilot, once
+
+    Returns
+    -------
+    reports -> (K,) in 0..1, increasing in the client's own figures; near 1 only for v much above c
+
+    Raises
+    ------
+    BadInput : c <= 0, no figure
+
+    Examples
+    --------
+    >>> reports = Reports(np.arange(3), np.zeros((3, 1)), np.ones(3), {"trace": np.array([-5.0, 10.0, 30.0])})
+    >>> absolute("trace", constant=10.0)(reports)
+    array([0.  , 0.5 , 0.75])
+
+    References
+    ----------
+    Ours, in place of FinP's relative rho (arXiv 2502.17748).
+
+    Notes
+    -----
+    A client can still lie about itself, and nothing but itself: one that claims to be flat scores 0.
+    """
+    return _of_figures(figures, partial(_absolute, above("constant", constant, 0)))
 
 
 def several(*scores: Score) -> Score:
@@ -165,8 +206,15 @@ def _deviation(v: Array) -> Array:
 
 
 def _rank(v: Array) -> Array:
+    if len(v) < 2:
+        return np.full(len(v), np.nan)
     below, equal = (v < v[:, None]).sum(1), (v == v[:, None]).sum(1)
-    return np.asarray((below + (equal + 1) / 2) / max(len(v), 1))
+    return np.asarray((below + (equal + 1) / 2) / len(v))
+
+
+def _absolute(constant: float, v: Array) -> Array:
+    with np.errstate(over="ignore"):  # a client may send 1e308
+        return np.asarray(1 - 1 / (1 + np.maximum(v, 0.0) / constant))
 
 
 def _of_figures(figures: tuple[str, ...], judge: Callable[[Array], Array]) -> Score:
