@@ -13,7 +13,18 @@ from hypothesis.extra import numpy as hnp
 
 from equipoise import robust as robust_rules
 from equipoise import weights
-from equipoise.aggregate import _sums, clip_factors, fairfed, mean, norms, robust, telling, weighted
+from equipoise.aggregate import (
+    _sums,
+    clip_factors,
+    equidistant,
+    fairfed,
+    mean,
+    misassigned,
+    norms,
+    robust,
+    telling,
+    weighted,
+)
 from equipoise.checks import BadInput
 from equipoise.metrics import equal_opportunity_difference
 from equipoise.records import strict
@@ -38,6 +49,8 @@ def all_aggregators(clip: float | None) -> dict[str, Aggregator]:
         f"fairfed {s} {t} {f}": fairfed(signed_eod, statistic=s, state=t, form=f, clip=clip) for s, t, f in options
     }
     made["fairfed without floor"] = fairfed(signed_eod, floor=False, clip=clip)
+    made["equidistant"] = equidistant(clip=clip)
+    made["misassigned"] = misassigned(made["fairis"], seed=1)
     made["telling"] = telling(made["fairis"], "rho", EOD, first=0.5)
     return made
 
@@ -103,8 +116,15 @@ def test_a_clip_that_never_binds_changes_no_bit(name: str) -> None:
     np.testing.assert_array_equal(one.step(SOME, one.init())[0], other.step(SOME, other.init())[0])
 
 
-@pytest.mark.parametrize("make", [lambda c: weighted(weights.uniform, clip=c), lambda c: fairfed(signed_eod, clip=c),
-                                  lambda c: robust(robust_rules.krum, clip=c)])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda c: weighted(weights.uniform, clip=c),
+        lambda c: fairfed(signed_eod, clip=c),
+        lambda c: equidistant(clip=c),
+        lambda c: robust(robust_rules.krum, clip=c),
+    ],
+)
 @pytest.mark.parametrize("clip", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_clip_must_be_a_length(make: Any, clip: float) -> None:
     with pytest.raises(BadInput, match="clip must be above 0"):

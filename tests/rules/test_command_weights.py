@@ -200,7 +200,7 @@ def test_lists_hold_whole_catalogues(capsys: Any) -> None:
     from equipoise import robust
 
     rules = {e["name"] for e in json.loads(run(capsys, "list", "rules", "--json")[1])["rules"]}
-    assert rules == {n.replace("_", "-") for n in (*weights.__all__, *robust.__all__)} | {"fairfed"}
+    assert rules == {n.replace("_", "-") for n in (*weights.__all__, *robust.__all__)} | {"equidistant", "fairfed"}
     fairis = next(e for e in json.loads(run(capsys, "list", "rules", "--json")[1])["rules"] if e["name"] == "fairis")
     assert fairis["formula"] == "w_k = (eta - s_k) / sum_j (eta - s_j)" and fairis["parameters"] == "eta = 1.01"
 

@@ -7,17 +7,21 @@ reports give the same bits.
 
 from __future__ import annotations
 
+from ._around import misassigned, telling
+from ._equidistant import equidistant
 from ._fairfed import fairfed, fairfed_gaps, fairfed_step
-from ._lift import UNDEFINED, on_simplex, robust, telling, weighted
+from ._lift import UNDEFINED, on_simplex, robust, weighted
 from ._sums import clip_factors, mean, norms
 
 __all__ = [
     "UNDEFINED",
     "clip_factors",
+    "equidistant",
     "fairfed",
     "fairfed_gaps",
     "fairfed_step",
     "mean",
+    "misassigned",
     "norms",
     "on_simplex",
     "robust",

@@ -1,4 +1,4 @@
-"""Lift a rule to an aggregator, and let it tell; what an undefined score counts as."""
+"""Lift a rule to an aggregator; what an undefined score counts as."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import BadInput, one_of
-from ..types import Aggregator, Array, News, Reports
+from ..types import Aggregator, Array, Reports
 from ._sums import check_clip, clip_factors, mean, move, norms
 
 Rule = Callable[..., Array]
@@ -135,60 +135,6 @@ def robust(
         rule(np.zeros((clients, 1)), **params)
 
     return Aggregator(dict, step, check=check)
-
-
-def telling(
-    inner: Aggregator,
-    name: str,
-    score: Callable[[Reports], Array | float],
-    *,
-    first: float,
-    shared: bool = False,
-    asks: Collection[str] = (),
-) -> Aggregator:
-    """Let an aggregator also tell clients a figure in the next round, and change nothing else.
-
-    Parameters
-    ----------
-    inner : any aggregator
-    name : what the figure is called in the news, such as "rho" or "f_global"
-    score : reports -> (K,), one figure for each client; or, if ``shared``, one number for everybody
-    first : told to those for whom there is no figure yet
-    asks : moments and figures the score reads, beside those of ``inner``
-
-    Returns
-    -------
-    Aggregator; an undefined figure leaves the last one standing
-
-    Examples
-    --------
-    >>> silent = Aggregator(dict, lambda reports, state: (np.zeros(1), {}, state))
-    >>> server = telling(silent, "rho", lambda reports: np.array([0.2, 1.0]), first=0.5)
-    >>> reports = Reports(np.array([4, 9]), np.zeros((2, 1)), np.ones(2))
-    >>> _, _, state = server.step(reports, server.init())
-    >>> server.tell(state, np.array([4, 5, 9]))
-    {'rho': array([0.2, 0.5, 1. ])}
-
-    References
-    ----------
-    FinP (arXiv 2502.17748) tells rho, 0.5 at first; FairFed's clients learn F_global, 0.3 at first in Fairis' attack.
-    """
-
-    def init() -> dict[str, Any]:
-        return {"inner": inner.init(), "told": {}}
-
-    def step(reports: Reports, state: Any) -> tuple[Array, dict[str, Any], Any]:
-        delta, info, after = inner.step(reports, state["inner"])
-        figures = np.atleast_1d(np.asarray(score(reports), np.float64))
-        keys = ["*"] if shared else [str(c) for c in reports.clients]
-        new = {key: float(f) for key, f in zip(keys, figures, strict=True) if np.isfinite(f)}
-        return delta, dict(info), {"inner": after, "told": {**state["told"], **new}}
-
-    def tell(state: Any, clients: Array) -> News:
-        told = [state["told"].get("*" if shared else str(c), first) for c in clients]
-        return {**inner.tell(state["inner"], clients), name: np.array(told, np.float64)}
-
-    return Aggregator(init, step, tell, inner.asks | frozenset(asks), inner.check)
 
 
 def _settle(raw: Array, reports: Reports, policy: str, state: Any) -> tuple[Array, dict[int, str], Any]:

@@ -17,7 +17,7 @@ from . import app
 
 # Rooms are read, not imported: models and objectives need torch, and a list should not. ``room:name`` picks one name.
 ROOMS = {
-    "rules": ("weights", "aggregate._fairfed:fairfed", "robust"),
+    "rules": ("weights", "aggregate._fairfed:fairfed", "aggregate._equidistant:equidistant", "robust"),
     "scores": ("scores",),
     "metrics": ("metrics.named",),
     "terms": ("objectives.*",),
