@@ -1,1 +1,0 @@
-"""How sharply a client's loss curves at its model: top Hessian eigenvalue, trace, and the spectral norms of layers."""
