@@ -1,6 +1,7 @@
 """Local training: every client of every run is a slot of one stacked program, or one after another in a plain loop."""
 
 from .parts import layouts
+from .private import Private, gradient_norms
 from .stacked import stacked
 
-__all__ = ["layouts", "stacked"]
+__all__ = ["Private", "gradient_norms", "layouts", "stacked"]
