@@ -23,7 +23,7 @@ ROOMS = {
     "terms": ("objectives.*",),
     "attacks": ("objectives.bias", "attacks.*"),
     "partitions": ("data.partition",),
-    "models": ("models",),
+    "models": ("models.*",),
 }
 KINDS = (*ROOMS, "datasets")
 
@@ -134,7 +134,11 @@ def _datasets() -> Iterator[Entry]:
     from ..data.tasks import TASKS
 
     for task in TASKS.values():
-        what = f"{task.title}: {task.rows:,} rows, {len(task.columns)} columns; groups by {', '.join(task.groupings)}."
-        favourable = f"y = 1: {task.meaning}\nfavourable: {task.favourable}"
+        if task.columns:
+            holds = f"{len(task.columns)} columns; groups by {', '.join(task.groupings)}"
+            favourable = f"y = 1: {task.meaning}\nfavourable: {task.favourable}"
+        else:
+            holds, favourable = f"{len(task.classes)} classes; no groups", f"y: {task.meaning}"
+        what = f"{task.title}: {task.rows:,} rows, {holds}."
         options = ", ".join(f"{name} = {values[0]}" for name, values in task.options.items())
         yield Entry(task.name, what, favourable, options, f"{task.source} ({task.licence})")

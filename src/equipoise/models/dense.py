@@ -1,0 +1,44 @@
+"""Models of rows that are plain lists of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from .shapes import logits
+from .slimmable import Slimmable
+
+__all__ = ["logistic", "mlp"]
+
+
+def mlp(features: int, *, classes: int = 2, hidden: Sequence[int] = (64, 32, 16)) -> nn.Module:
+    """Build a multilayer perceptron with ReLU, features -> 64 -> 32 -> 16 -> 1 as in Fairis.
+
+    Source: Fairis (arXiv 2608.06469).
+
+    Examples
+    --------
+    >>> sum(p.numel() for p in mlp(100).parameters())
+    9089
+    >>> sum(p.numel() for p in mlp(64, classes=10, hidden=(32,)).parameters())  # 64 x 32 + 32 + 32 x 10 + 10
+    2410
+    """
+    layers: list[nn.Module] = []
+    width = features
+    for wide in hidden:
+        layers += [nn.Linear(width, wide), nn.ReLU()]
+        width = wide
+    last = range(len(layers) - 2, len(layers)) if layers else range(0)
+    return Slimmable(*layers, nn.Linear(width, logits(classes)), block=last)
+
+
+def logistic(features: int, *, classes: int = 2) -> nn.Module:
+    """Build a logistic regression: logits that are linear in the features.
+
+    Examples
+    --------
+    >>> sum(p.numel() for p in logistic(3).parameters())
+    4
+    """
+    return nn.Sequential(nn.Linear(features, logits(classes)))
