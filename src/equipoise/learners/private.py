@@ -45,7 +45,9 @@ class Private(NamedTuple):
     noise: float
 
 
-def check(private: Private, module: nn.Module, parts: Parts, balance: str, poisson: bool) -> None:
+def check(
+    private: Private, module: nn.Module, parts: Parts, balance: str = "none", poisson: bool = True, engine: str = "loop"
+) -> None:
     """Refuse what would make a client's updates tell more than the noise covers.
 
     Raises
@@ -57,6 +59,8 @@ def check(private: Private, module: nn.Module, parts: Parts, balance: str, poiss
     between("noise", private.noise, 0, inf, "its standard deviation over the clip")
     if private.noise > 0 or private.clip != inf:
         above("clip", private.clip, 0, "the longest gradient of one record; inf without noise only")
+    if engine not in ("auto", "loop"):
+        raise BadInput(f"engine {engine!r} keeps no gradient of each record; private training needs 'auto' or 'loop'")
     if not poisson:
         raise BadInput("private training needs sampling 'poisson' or batch 'full', whose epsilon is known")
     if balance != "none":
@@ -118,13 +122,13 @@ def clipped_sum(records: Iterator[tuple[list[Tensor], Tensor]], clip: float, lik
 def gradient(
     private: Private,
     module: nn.Module,
+    terms: Mapping[str, Term],
+    expected: int,
+    random: torch.Generator,
     trained: Named,
     fixed: Named,
     rows: Local,
     coefficients: Mapping[str, Tensor],
-    terms: Mapping[str, Term],
-    expected: int,
-    random: torch.Generator,
 ) -> list[Tensor]:
     """Return one step's gradient, a tensor for each trained one.
 
@@ -183,7 +187,7 @@ def gradient_norms(build: Build, shard: Shard, term: Term, *, seed: int = 0) -> 
     with torch.random.fork_rng(devices=[]):
         module = build().double().eval()
     parts = parts_of(module, ())
-    check(Private(inf, 0), module, parts, "none", True)
+    check(Private(inf, 0), module, parts)
     vector = torch.from_numpy(first_vector(build, parts, seed, np.dtype("float64")))
     tensors = {n: t[0] for n, t in split(parts.whole, vector[None]).items()}
     trained = {n: t for n, t in tensors.items() if n in parts.trained}

@@ -11,13 +11,15 @@ import torch
 
 from ..checks import BadInput, above
 from ..types import Array, Done, Federation, Learner, Memory, Work
-from .batches import Balance, Pool, Sampling, padded
+from .batches import Balance, Pool, Sampling
 from .chunks import Recipe, Term, divide, make
 from .forwards import Name, choose
 from .loop import Loop
 from .measuring import Count, measure, rows_of
 from .optimisers import adam, sgd
 from .parts import Build, parts_of
+from .private import Private
+from .private import check as check_private
 from .table import check, close_table, first_model, open_table, slots_of
 from .training import Stack
 
@@ -28,7 +30,8 @@ def stacked(
     shared: Sequence[str],
     terms: Mapping[str, Term],
     count: Count,
-    steps: int = 60,
+    steps: int | None = None,
+    epochs: int = 1,
     batch: int | Literal["full"] = 64,
     sampling: Sampling = "replacement",
     optimiser: Literal["adam", "sgd"] = "adam",
@@ -39,18 +42,23 @@ def stacked(
     dtype: Literal["float32", "float64"] = "float32",
     chunk: int = 30,
     engine: Name = "auto",
+    private: Private | None = None,
 ) -> Learner:
     """Return a learner that trains all clients of all works it is handed as one program.
 
     Parameters
     ----------
-    build : makes the module; x (B, f) -> logits (B,) or (B, 1)
+    build : makes the module; x (B, f) -> logits (B,) or (B, 1), or (B, C) for C > 2 classes
     shared : names of the tensors that travel (see ``models.shared_names``); the rest stays with the client
     terms : name -> term of the local loss; a client's coefficients stand in ``federation.terms``
-    count : (y, yhat, group, G) -> (G, 4) integers tp fp tn fn
-    steps : local steps a round; at most so many with "epoch"
+    count : (y, yhat, group, G) -> (G, 4) integers tp fp tn fn; yhat is a class number where there are more than two
+    steps : local steps a round; None = 60 with "replacement", as many as ``epochs`` take with the others. With "epoch"
+        at most so many
+    epochs : passes over a client's rows; not for "replacement"
     batch : rows a step, or "full"
-    sampling : "replacement" draws every batch anew; "epoch" passes once over shuffled rows, the last batch may be short
+    sampling : "replacement" draws every batch anew; "epoch" passes over freshly shuffled rows, and the last batch of a
+        pass may be short; "poisson" lets every row into every batch independently with probability batch / n, so that
+        ``batch`` is the expected size and a batch may be empty: it has gradient 0, also in terms that read no rows
     optimiser, lr, momentum : Adam (0.9, 0.999, 1e-8), or SGD with momentum
     keep_optimiser : a client's optimiser state lives on from round to round, over shared and private layers alike
     balance : "class" weighs rows so that both labels count the same at each client, "cell" each (label, group), "none"
@@ -58,6 +66,7 @@ def stacked(
     chunk : slots that train side by side, at least 2; for speed only, results do not depend on it
     engine : "chain" (Linear and ReLU only), "swap", "vmap" or "loop"; "auto" takes the first that gives the module's
         own results in float64
+    private : clip each record's gradient and add noise (DP-SGD), in the loop; see ``Private``
 
     Notes
     -----
@@ -65,17 +74,23 @@ def stacked(
     works nor on ``chunk``, on one thread. The engines agree within 1e-10 in float64 over a whole run.
     """
     above("lr", lr, 0)
-    if steps < 0 or (batch != "full" and batch < 1) or chunk < 2:
-        raise BadInput(f"steps must be >= 0, batch >= 1 and chunk >= 2, got {steps}, {batch} and {chunk}")
+    least = {"steps": (steps, 1), "epochs": (epochs, 1), "batch": (batch, 1), "chunk": (chunk, 2)}
+    for name, (value, low) in least.items():
+        if isinstance(value, int) and value < low:
+            raise BadInput(f"{name} must be >= {low}, got {value}")
+    if sampling == "replacement" and epochs > 1:
+        raise BadInput(f"there are no epochs with replacement, got {epochs}; set steps, or use sampling 'epoch'")
     with torch.random.fork_rng(devices=[]):  # building draws from torch's global generator, which is not ours
         module = build()
     parts = parts_of(module, shared)
+    if private is not None:
+        check_private(private, module, parts, balance, batch == "full" or sampling == "poisson", engine)
     kind = torch.float64 if dtype == "float64" else torch.float32
     module = module.to(kind).train()
     quiet = copy.deepcopy(module).eval()
     rule = adam(lr) if optimiser == "adam" else sgd(lr, momentum)
     kept = rule.state if keep_optimiser else ()
-    recipe = Recipe(terms, steps, None if batch == "full" else batch, sampling)
+    recipe = Recipe(terms, steps, None if batch == "full" else batch, sampling, epochs)
     pool = Pool(kind, balance)
     chosen: list[Stack | Loop] = []  # filled at the first training, which has rows to check a stacked forward on
 
@@ -87,13 +102,13 @@ def stacked(
         pool.add([s for w in works for m in ("received", *w.asks) for s in rows_of(w.federation, m)[1]])
         table = open_table(works, parts, rule.state, kept, kind)
         slots = slots_of(works, table, pool)
-        for some in divide(slots, lambda s: padded(s.size, recipe.batch), chunk):
+        for some in divide(slots, recipe.width, chunk):
             group = make(some, recipe, pool)
             if not chosen:
                 rows = group.rows[0]
-                forward = choose(engine, module, parts, pool.x[rows])
+                forward = None if private else choose(engine, module, parts, pool.x[rows])
                 chosen.append(
-                    Loop(module, parts, terms, rule, pool)
+                    Loop(module, parts, terms, rule, pool, private, recipe.batch)
                     if forward is None
                     else Stack(forward, parts, terms, rule, pool)
                 )
