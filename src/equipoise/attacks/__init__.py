@@ -1,5 +1,7 @@
 """Attacks on a federation: what hostile clients send."""
 
-from .updates import *  # noqa: F403 (the catalogue of that file is the one of this room)
-from .updates import __all__ as __all__
+from .claims import claim_flat, claim_huge, claim_median
 from .updates import both as both
+from .updates import inflate
+
+__all__ = ["claim_flat", "claim_huge", "claim_median", "inflate"]
