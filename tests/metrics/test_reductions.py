@@ -12,7 +12,7 @@ from equipoise.checks import BadInput
 from equipoise.metrics import reductions as r
 
 REDUCTIONS = [getattr(r, name) for name in r.__all__ if name != "signed_gap"]
-COMPARING = {r.gap, r.ratio, r.coefficient_of_variation, r.jain, r.gini}
+COMPARING = {getattr(r, name) for name in r.__all__} - {r.worst, r.highest, r.mean}
 shares = st.floats(0, 1).map(lambda x: round(x, 6))
 values = hnp.arrays(np.float64, st.integers(1, 7), elements=shares | st.just(float("nan")))
 whole = hnp.arrays(np.float64, st.integers(2, 7), elements=shares)
@@ -47,6 +47,16 @@ def test_gini_is_its_double_sum(v):
         assert float(r.gini(v)) == pytest.approx(expected, abs=1e-12)
     else:
         assert np.isnan(r.gini(v))
+
+
+@given(whole)
+def test_mean_absolute_difference_and_welfare_are_their_double_sums(v):
+    apart = np.abs(v[:, None] - v).sum() / len(v) ** 2
+    assert float(r.mean_absolute_difference(v)) == pytest.approx(apart, abs=1e-12)
+    if v.sum() > 0:
+        assert float(r.sen_welfare(v)) == pytest.approx(v.mean() - apart / 2, abs=1e-12)
+    else:
+        assert np.isnan(r.sen_welfare(v))
 
 
 @given(whole, st.data())

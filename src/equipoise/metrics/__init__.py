@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from . import named, rates, reductions
 from .counts import COLUMNS, counts, counts_by
+from .dispersion import Dispersion, dispersion
 from .door import Encoded, encode
 from .explain import Figure, definition, explain
 from .intervals import Interval, bootstrap, limits, resample, wilson
@@ -34,10 +35,23 @@ from .rates import (
     true_negative_rate,
     true_positive_rate,
 )
-from .reductions import coefficient_of_variation, gap, gini, highest, jain, mean, ratio, signed_gap, worst
+from .reductions import (
+    coefficient_of_variation,
+    gap,
+    gini,
+    highest,
+    jain,
+    mean,
+    mean_absolute_difference,
+    ratio,
+    sen_welfare,
+    signed_gap,
+    worst,
+)
 
 __all__ = [
     "COLUMNS",
+    "Dispersion",
     "Encoded",
     "Figure",
     "Interval",
@@ -49,6 +63,7 @@ __all__ = [
     "counts",
     "counts_by",
     "definition",
+    "dispersion",
     "encode",
     "equal_opportunity_difference",
     "equal_opportunity_ratio",
@@ -65,6 +80,7 @@ __all__ = [
     "jain",
     "limits",
     "mean",
+    "mean_absolute_difference",
     "named",
     "positive_predictive_value",
     "predictive_parity_difference",
@@ -73,6 +89,7 @@ __all__ = [
     "reductions",
     "resample",
     "selection_rate",
+    "sen_welfare",
     "signed_gap",
     "statistical_parity_difference",
     "true_negative_rate",

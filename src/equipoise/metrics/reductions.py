@@ -20,7 +20,9 @@ __all__ = [
     "highest",
     "jain",
     "mean",
+    "mean_absolute_difference",
     "ratio",
+    "sen_welfare",
     "signed_gap",
     "worst",
 ]
@@ -143,6 +145,31 @@ def jain(values: Any) -> Array:
     return _divide(_sum(v, ok) ** 2, ok.sum(-1) * _sum(v**2, ok), ok.sum(-1) >= 2)
 
 
+def mean_absolute_difference(values: Any) -> Array:
+    """Mean distance of two values drawn with replacement, in the unit of the values.
+
+        MAD = sum_ij |x_i - x_j| / m^2
+
+    Examples
+    --------
+    >>> mean_absolute_difference([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]).round(4)
+    array([0.    , 0.4444])
+
+    Notes
+    -----
+    Nothing is divided by the mean, so it exists where all values are 0, unlike the Gini coefficient, which is
+    MAD / (2 mean).
+    """
+    v, ok = _defined(values)
+    m = ok.sum(-1)
+    # Undefined values sort to the end; the i-th smallest enters the sum of differences 2 (2i - m - 1) times.
+    ordered = np.sort(np.where(ok, v, np.inf), -1)
+    place = np.arange(1, v.shape[-1] + 1)
+    times = 2 * (2 * place - m[..., None] - 1)
+    inside = place <= m[..., None]
+    return _divide(_sum(np.where(inside, ordered, 0.0) * times, inside), m**2, m >= 2)
+
+
 def gini(values: Any) -> Array:
     """Gini coefficient, sum_ij |x_i - x_j| / (2 m^2 mean), in 0..1-1/m for values >= 0; NaN where the mean is 0.
 
@@ -151,14 +178,24 @@ def gini(values: Any) -> Array:
     >>> gini([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]).round(4)
     array([0.    , 0.6667])
     """
-    v, ok = _defined(values)
-    m = ok.sum(-1)
-    # Undefined values sort to the end; the i-th smallest enters the sum of differences 2i - m - 1 times.
-    ordered = np.sort(np.where(ok, v, np.inf), -1)
-    place = np.arange(1, v.shape[-1] + 1)
-    times = 2 * place - m[..., None] - 1
-    total = _sum(np.where(place <= m[..., None], ordered, 0.0) * times, place <= m[..., None])
-    return _divide(total, m * _sum(v, ok), m >= 2)
+    return _divide(mean_absolute_difference(values), 2 * mean(values), True)
+
+
+def sen_welfare(values: Any) -> Array:
+    """Sen's welfare, mean (1 - Gini), for values where high is good; NaN where the mean is 0.
+
+    Of a risk it takes what is left of it: FinP applies it to ``1 - risk``.
+
+    Examples
+    --------
+    >>> sen_welfare([[0.5, 0.5], [1.0, 0.0]])
+    array([0.5 , 0.25])
+
+    References
+    ----------
+    Sen, Real national income, Review of Economic Studies, 1976.
+    """
+    return np.asarray(mean(values) * (1 - gini(values)))
 
 
 def _defined(values: Any) -> tuple[Array, Array]:
