@@ -12,8 +12,11 @@ from ..checks import BadInput
 from ..rounds import stream
 from ..types import Array, Shard
 
-Sampling = Literal["replacement", "epoch"]
+Sampling = Literal["replacement", "epoch", "poisson"]
 Balance = Literal["class", "cell", "none"]
+
+STEPS = 60
+"""Local steps a round with replacement, where nothing else is said."""
 
 LARGE = 1024
 """A full batch of more rows gains nothing from company: such a client trains alone, and unpadded."""
@@ -25,8 +28,9 @@ WIDTH = 32
 def row_weights(shard: Shard, balance: Balance) -> Array:
     """Return the weight (n,) of each row in the loss, mean 1 over the client's rows.
 
-    "class": 0.5 / share of the row's label among the client's rows, so that both classes count the same; "cell": the
-    same over (label, group) cells that the client has; "none": 1. A client with one class gets 0.5 throughout.
+    "class": 1 / (parts * share of the row's label among the client's rows), so that all classes that the client has
+    count the same; parts is their number, at least 2, so that a client with one class gets 0.5 throughout. "cell": the
+    same over the (label, group) cells that it has. "none": 1.
 
     Examples
     --------
@@ -36,10 +40,11 @@ def row_weights(shard: Shard, balance: Balance) -> Array:
     n = len(shard.y)
     if balance == "none" or n == 0:
         return np.ones(n)
-    label = (np.asarray(shard.y) > 0).astype(np.int64)
-    cell = label if balance == "class" else label + 2 * np.asarray(shard.group, np.int64)
+    label = np.asarray(shard.y).astype(np.int64)
+    cell = label if balance == "class" else label + (label.max() + 1) * np.asarray(shard.group, np.int64)
     sizes = np.bincount(cell)
-    parts = 2 if balance == "class" else np.count_nonzero(sizes)
+    present = int(np.count_nonzero(sizes))
+    parts = max(2, present) if balance == "class" else present
     return np.asarray(n / (parts * sizes[cell]))
 
 
@@ -101,18 +106,71 @@ def padded(n: int, batch: int | None) -> int:
     return -(-batch // WIDTH) * WIDTH
 
 
+def local_steps(n: int, steps: int | None, batch: int | None, sampling: Sampling, epochs: int) -> int:
+    """Return the local steps of a client with n rows; see ``plan``."""
+    if sampling == "replacement":
+        return STEPS if steps is None else steps
+    passes = epochs * (1 if batch is None else -(-n // batch))
+    if steps is None:
+        return passes
+    return min(steps, passes) if sampling == "epoch" else steps
+
+
+def drawn(
+    n: int,
+    steps: int | None,
+    batch: int,
+    sampling: Sampling,
+    seed: int,
+    t: int,
+    client: int,
+    epochs: int = 1,
+) -> Array:
+    """Return how many rows each step of a client has, (T,); see ``plan``."""
+    count = local_steps(n, steps, batch, sampling, epochs)
+    if sampling == "replacement":
+        return np.full(count, batch)
+    if sampling == "epoch":
+        return np.minimum(batch, n - batch * (np.arange(count) % -(-n // batch)))
+    return stream(seed, "batch sizes", t, client).binomial(n, min(1.0, batch / n), count)
+
+
+def width(
+    n: int,
+    steps: int | None,
+    batch: int | None,
+    sampling: Sampling,
+    seed: int,
+    t: int,
+    client: int,
+    epochs: int = 1,
+) -> int:
+    """Return the padded batch size of a client's plan, which depends on this client alone."""
+    if batch is None or sampling != "poisson":
+        return padded(n, batch)
+    return padded(n, max(1, int(drawn(n, steps, batch, sampling, seed, t, client, epochs).max())))
+
+
 def plan(
-    n: int, steps: int, batch: int | None, sampling: Sampling, seed: int, t: int, client: int
+    n: int,
+    steps: int | None,
+    batch: int | None,
+    sampling: Sampling,
+    seed: int,
+    t: int,
+    client: int,
+    epochs: int = 1,
 ) -> tuple[Array, Array]:
     """Draw a client's batches for one round.
 
     Parameters
     ----------
     n : rows of the client, at least 1
-    steps : local steps; for "epoch" at most so many
-    batch : rows a step; None = all of them
-    sampling : "replacement" draws each batch with replacement; "epoch" passes once over a shuffle of the rows, and
-        its last batch may be short
+    steps : local steps; None = 60 with replacement, else what ``epochs`` take. For "epoch" at most so many
+    batch : rows a step; None = all of them, which is one step an epoch
+    sampling : "replacement" draws each batch with replacement; "epoch" passes ``epochs`` times over the rows, each
+        time freshly shuffled, and the last batch of a pass may be short; "poisson" lets every row into every batch
+        independently with probability q = min(1, batch / n), so that a batch may also be empty, ``epochs`` / q steps
 
     Returns
     -------
@@ -121,26 +179,32 @@ def plan(
 
     Examples
     --------
-    >>> rows, valid = plan(70, 60, 64, "epoch", seed=1, t=1, client=0)
+    >>> rows, valid = plan(70, None, 64, "epoch", seed=1, t=1, client=0, epochs=2)
     >>> rows.shape, valid.tolist()
-    ((2, 64), [64, 6])
-    >>> sorted([*rows[0], *rows[1, :6]]) == list(range(70))
+    ((4, 64), [64, 6, 64, 6])
+    >>> sorted([*rows[0], *rows[1, :6]]) == sorted([*rows[2], *rows[3, :6]]) == list(range(70))
     True
+    >>> plan(70, 4, 7, "poisson", seed=1, t=1, client=0)[1].tolist()  # q = 0.1
+    [11, 2, 5, 6]
     """
-    width = padded(n, batch)
+    key = seed, t, client
+    wide = width(n, steps, batch, sampling, *key, epochs)
     if batch is None:
-        rows, valid = np.zeros((1, width), np.int64), np.array([n])
+        rows, valid = np.zeros((1, wide), np.int64), np.array([n])
         rows[0, :n] = np.arange(n)
         return rows, valid
+    valid = drawn(n, steps, batch, sampling, *key, epochs)
+    rows = np.zeros((len(valid), wide), np.int64)
     random = stream(seed, "batch", t, client)
     if sampling == "replacement":
-        rows = np.zeros((steps, width), np.int64)
-        rows[:, :batch] = random.integers(0, n, (steps, batch))
-        return rows, np.full(steps, batch)
-    count = min(steps, -(-n // batch))
-    order = random.permutation(n)[: count * batch]
-    filled = np.zeros(count * batch, np.int64)
-    filled[: len(order)] = order
-    rows = np.zeros((count, width), np.int64)
-    rows[:, :batch] = filled.reshape(count, batch)
-    return rows, np.minimum(batch, len(order) - batch * np.arange(count))
+        rows[:, :batch] = random.integers(0, n, (len(valid), batch))
+    elif sampling == "epoch":
+        each = -(-n // batch)
+        passes = np.zeros((-(-len(valid) // each), each * batch), np.int64)
+        for order in passes:
+            order[:n] = random.permutation(n)
+        rows[:, :batch] = passes.reshape(-1, batch)[: len(valid)]
+    else:  # given its size, a batch of independent rows is a uniform choice
+        for row, size in zip(rows, valid, strict=True):
+            row[:size] = random.choice(n, size, replace=False, shuffle=False)
+    return rows, valid

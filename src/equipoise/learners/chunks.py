@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..types import Array, Local, Work
-from .batches import LARGE, Pool, Sampling, plan
+from .batches import LARGE, Pool, Sampling, local_steps, plan, width
 
 Term = Callable[[Local], Tensor]
 
@@ -40,9 +40,18 @@ class Recipe(NamedTuple):
     """How a client trains; see ``stacked``."""
 
     terms: Mapping[str, Term]
-    steps: int
+    steps: int | None
     batch: int | None
     sampling: Sampling
+    epochs: int = 1
+
+    def width(self, slot: Slot) -> int:
+        """Padded batch size of a client."""
+        return width(slot.size, self.steps, self.batch, self.sampling, *slot.key, self.epochs)
+
+    def steps_of(self, slot: Slot) -> int:
+        """Local steps of a client."""
+        return local_steps(slot.size, self.steps, self.batch, self.sampling, self.epochs)
 
 
 @dataclass(slots=True)
@@ -53,7 +62,7 @@ class Chunk:
     ----------
     rows : (T, S, B) places in the pool
     valid : (T, S) how many of the B are real; the rest has weight 0. A slot that has finished keeps one row, so that
-        what it computes is finite while nobody uses it
+        what it computes is finite while nobody uses it, and so does an empty batch, whose ``valid`` is 0
     y, group, weight : (T, S, B)
     steps : local steps of each slot, falling
     coefficients, news : name -> (S,)
@@ -76,11 +85,11 @@ class Chunk:
 
 def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
     """Draw the batches of these slots and lay them side by side."""
-    plans = [plan(s.size, recipe.steps, recipe.batch, recipe.sampling, *s.key) for s in slots]
+    plans = [plan(s.size, recipe.steps, recipe.batch, recipe.sampling, *s.key, recipe.epochs) for s in slots]
     order = sorted(range(len(slots)), key=lambda i: -len(plans[i][1]))
     slots, plans = [slots[i] for i in order], [plans[i] for i in order]
-    longest, width = plans[0][0].shape
-    rows = np.zeros((longest, len(slots), width), np.int64)
+    longest, wide = plans[0][0].shape
+    rows = np.zeros((longest, len(slots), wide), np.int64)
     valid = np.ones((longest, len(slots)), np.int64)
     for i, (slot, (chosen, real)) in enumerate(zip(slots, plans, strict=True)):
         rows[: len(chosen), i] = chosen
@@ -88,8 +97,9 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
         valid[: len(real), i] = real
     at, full = torch.from_numpy(rows), torch.from_numpy(valid)
     y, group, weight = (c.index_select(0, at.view(-1)).view(at.shape) for c in (pool.y, pool.group, pool.weight))
-    if valid.min() < width:
-        weight = torch.where(torch.arange(width) < full[:, :, None], weight, torch.zeros((), dtype=pool.dtype))
+    if valid.min() < wide:
+        shown = torch.arange(wide) < full.clamp(min=1)[:, :, None]
+        weight = torch.where(shown, weight, torch.zeros((), dtype=pool.dtype))
 
     def column(told: Callable[[Slot], Mapping[str, Array]], name: str) -> Tensor:
         values = [float(told(s)[name][s.k]) if name in told(s) else 0.0 for s in slots]
@@ -104,13 +114,13 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
         y,
         group,
         weight,
-        [recipe.steps if recipe.batch is None else len(p[1]) for p in plans],
+        [recipe.steps_of(s) for s in slots],
         {n: c for n, c in coefficients.items() if bool((c != 0).any())},
         {n: column(lambda s: s.work.broadcast.news, n) for n in names},
     )
 
 
-def divide(slots: Sequence[Slot], width: Callable[[Slot], int], most: int) -> Iterator[list[Slot]]:
+def divide(slots: Sequence[Slot], wide: Callable[[Slot], int], most: int) -> Iterator[list[Slot]]:
     """Cut the slots into groups of one batch width and step count, at most ``most`` each, about equally large.
 
     A slot alone is given twice: a batched product of one differs in bits from the same product among others, and a
@@ -118,10 +128,10 @@ def divide(slots: Sequence[Slot], width: Callable[[Slot], int], most: int) -> It
     """
     groups: dict[object, list[Slot]] = {}
     for slot in slots:
-        if width(slot) > LARGE:
+        if (size := wide(slot)) > LARGE:
             yield [slot]
         else:
-            groups.setdefault((width(slot), slot.taken), []).append(slot)
+            groups.setdefault((size, slot.taken), []).append(slot)
     for group in groups.values():
         parts = min(-(-len(group) // most), max(1, len(group) // 2))
         for at in np.array_split(np.arange(len(group)), parts):
@@ -142,20 +152,23 @@ Slopes = Callable[[Local, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]
 
 
 def slopes(coefficients: Mapping[str, Tensor], terms: Mapping[str, Term]) -> Slopes:
-    """Return (local, params) -> the loss's gradient with respect to logits (S, B) and to params that a term reads.
+    """Return (local, params) -> the loss's gradient with respect to the logits, and to params that a term reads.
 
-    A term may bring its own derivative, ``term.slope(local) -> (S, B)``, which saves the way through autograd; the
-    others are differentiated by torch.
+    A term may bring its own derivative, ``term.slope(local)`` in the shape of the logits, (S, B) or (S, B, C), which
+    saves the way through autograd; the others are differentiated by torch.
     """
-    closed = {n: c.unsqueeze(1) for n, c in coefficients.items() if hasattr(terms[n], "slope")}
+    closed = {n: c for n, c in coefficients.items() if hasattr(terms[n], "slope")}
     scales = [(terms[n].slope, None if bool((c == 1).all()) else c) for n, c in closed.items()]  # type: ignore[attr-defined]
     rest = {n: c for n, c in coefficients.items() if n not in closed}
 
     def at(local: Local, params: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         parts: list[Tensor] = []
         for own, c in scales:
-            part = own(local)
-            parts.append(part if c is None else torch.where(c != 0, c * part, torch.zeros((), dtype=c.dtype)))
+            part: Tensor = own(local)
+            if c is not None:
+                each = c.view(-1, *[1] * (part.dim() - 1))
+                part = torch.where(each != 0, each * part, torch.zeros((), dtype=c.dtype))
+            parts.append(part)
         direct: dict[str, Tensor] = {}
         if rest:
             with torch.enable_grad():

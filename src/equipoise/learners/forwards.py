@@ -24,9 +24,9 @@ Named = Mapping[str, Tensor]
 
 
 class Passes(NamedTuple):
-    """``forward``: x (S, B, f) -> logits (S, B); ``backward``: their gradient (S, B) -> the parameters'.
+    """``forward``: x (S, B, f) -> logits; ``backward``: the gradient with respect to them -> the parameters'.
 
-    Called in turn and under ``torch.no_grad``.
+    Logits are (S, B), or (S, B, C) where there are more than two classes. Called in turn, under ``torch.no_grad``.
     """
 
     forward: Callable[[Tensor], Tensor]
@@ -41,7 +41,7 @@ class Stacking(NamedTuple):
 
 
 def logits_of(module: nn.Module, tensors: Named, x: Tensor) -> Tensor:
-    """Return the logits (B,) of one client: the module as the user wrote it, on these tensors."""
+    """Return the logits (B,) or (B, C) of one client: the module as the user wrote it, on these tensors."""
     out: Tensor = functional_call(module, dict(tensors), (x,))
     return out.squeeze(-1) if out.dim() == 2 else out
 
@@ -173,7 +173,7 @@ def chain(module: nn.Module) -> Stacking:
             return outs[-1].squeeze(-1)
 
         def backward(slope: Tensor) -> None:
-            back = slope.unsqueeze(-1)
+            back = slope.view(outs[-1].shape)
             for i in reversed(range(len(weights))):
                 torch.bmm(ins[i].mT, back, out=slopes[i])
                 if (lift := lifts[i]) is not None:

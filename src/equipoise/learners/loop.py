@@ -99,7 +99,12 @@ class Loop:
         return partial(gradient, self.private, self.module, self.terms, expected, generator(*slot.key))
 
     def plain(self, trained: Named, others: Named, rows: Local, coefficients: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the gradient of the loss, a tensor for each trained one; ``rows`` come without logits."""
+        """Return the gradient of the loss, a tensor for each trained one; ``rows`` come without logits.
+
+        An empty batch, as Poisson sampling draws them, has none: 0.
+        """
+        if not rows.x.shape[1]:
+            return [torch.zeros_like(t) for t in trained.values()]
         try:
             logits = logits_of(self.module, {**trained, **others}, rows.x[0])
         except ValueError as e:  # BatchNorm cannot train on one row, the short last batch of an epoch

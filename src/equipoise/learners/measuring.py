@@ -76,4 +76,5 @@ def _count(shard: Shard, logits: Tensor, groups: int, count: Count) -> Array:
     y, group = np.asarray(shard.y), np.asarray(shard.group)
     if logits.isnan().any():
         y, group, logits = y[:0], group[:0], logits[:0]
-    return count(y, (logits > 0).numpy(), group, groups)
+    yhat = logits > 0 if logits.dim() == 1 else logits.argmax(1)
+    return count(y, yhat.numpy(), group, groups)

@@ -74,10 +74,10 @@ def stacked(
     works nor on ``chunk``, on one thread. The engines agree within 1e-10 in float64 over a whole run.
     """
     above("lr", lr, 0)
-    least = {"steps": (steps, 1), "epochs": (epochs, 1), "batch": (batch, 1), "chunk": (chunk, 2)}
-    for name, (value, low) in least.items():
-        if isinstance(value, int) and value < low:
-            raise BadInput(f"{name} must be >= {low}, got {value}")
+    if min(1 if steps is None else steps, epochs, 1 if batch == "full" else batch, chunk - 1) < 1:
+        raise BadInput(
+            f"steps, epochs and batch must be >= 1 and chunk >= 2, got {steps}, {epochs}, {batch} and {chunk}"
+        )
     if sampling == "replacement" and epochs > 1:
         raise BadInput(f"there are no epochs with replacement, got {epochs}; set steps, or use sampling 'epoch'")
     with torch.random.fork_rng(devices=[]):  # building draws from torch's global generator, which is not ours

@@ -81,6 +81,8 @@ class Stack:
         grads = [torch.zeros_like(p) for p in params]
         received = self.views([p.clone() for p in params], len(params[0]))
         before, same = -1, len(chunk.rows) == 1
+        empty = chunk.valid == 0
+        holes = empty.any(1).tolist()
         least = min(2, len(chunk.slots))  # two do not become one, whose bits differ
         for step in range(max(chunk.steps)):
             active = chunk.active(step)
@@ -103,4 +105,7 @@ class Stack:
             passes.backward(slope)
             for name, extra in direct.items():
                 slots[name].add_(extra)
+            if holes[at]:  # who drew no row has no gradient
+                for g in grads:
+                    g[:width][empty[at, :width]] = 0
             self.rule.step(moving[0], moving[1], moving[2:], taken + step + 1)
