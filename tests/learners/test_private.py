@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +13,10 @@ from worlds import FEATURES, TERMS, count, federation, learner, net, open_work, 
 
 from equipoise.accounting import epsilon
 from equipoise.checks import BadInput
-from equipoise.learners import Private, gradient_norms
+from equipoise.learners import Private, gradient_norms, stacked
 from equipoise.learners.batches import plan
 from equipoise.learners.private import clipped_sum, generator, gradient, per_record
-from equipoise.objectives import cross_entropy, proximal
+from equipoise.objectives import cross_entropy
 from equipoise.types import Federation, Local, Shard
 
 PLAIN = Private(math.inf, 0)
@@ -183,3 +182,175 @@ def test_a_pull_that_reads_no_rows_is_added_after_the_noise():
 def test_a_term_that_compares_records_is_refused(name):
     with pytest.raises(BadInput, match=f"loss term '{name}' cannot be computed without the client's rows"):
         one(shard(12, 5), Private(1, 1), coefficients={"cross_entropy": torch.ones(1), name: torch.ones(1)})
+
+
+def moved(private, fed, seed=1, t=1, build=net, **options):
+    """Return every client's update after a round."""
+    who = learner(build, None, private=private, **(OPTIONS | options))
+    (done,) = who.work([open_work(fed, *who.init(fed, 1), t, seed)])
+    return done.reports.updates
+
+
+def test_the_learner_sums_steps_over_the_expected_batch_with_the_clients_own_noise():
+    """Poisson batches by hand: the plan's rows, the sum over batch 16 whatever was drawn, the stream of the noise."""
+    fed, private = federation((50, 9)), Private(0.3, 0.7)
+    options = {"sampling": "poisson", "batch": 16, "steps": 5, "lr": 0.5}
+    found = moved(private, fed, **options)
+    for k, rows in enumerate(fed.shards):
+        who = learner(net, None, private=private, **(OPTIONS | options))
+        first = torch.from_numpy(who.init(fed, 1)[0])
+        module, params = double(net)
+        torch.nn.utils.vector_to_parameters(first, module.parameters())
+        random, drawn = generator(1, 1, k), set()
+        chosen, valid = plan(len(rows.y), 5, 16, "poisson", 1, 1, k)
+        for at, real in zip(chosen, valid, strict=True):
+            drawn.add(int(real))
+            params = {n: p.detach() for n, p in module.named_parameters()}
+            some = Shard(*(a[at[:real]] for a in (rows.x, rows.y, rows.group)))
+            total = summed(module, params, some, 0.3)
+            noise = [0.21 * torch.randn(p.shape, generator=random, dtype=p.dtype) for p in params.values()]
+            step = (total + torch.cat([z.flatten() for z in noise])) / min(16, len(rows.y))
+            now = torch.cat([p.flatten() for p in params.values()]) - 0.5 * step
+            torch.nn.utils.vector_to_parameters(now, module.parameters())
+        assert np.abs(found[k] - (now - first).numpy()).max() < 1e-10
+        assert (len(drawn) > 1) == (k == 0)  # nine rows of nine are no sample
+
+
+def test_noise_depends_on_nobody_else():
+    """Not on chunk, company, or the engine asked for; it does on seed, round and client."""
+    fed, private = federation((50, 130, 75)), Private(0.5, 1)
+    whole = moved(private, fed)
+    for options in ({"chunk": 2}, {"engine": "loop"}):
+        assert np.array_equal(moved(private, fed, **options), whole)
+    alone = Federation(fed.clients[1:2], fed.shards[1:2], {"cross_entropy": np.ones(1)}, 2)
+    assert np.array_equal(moved(private, alone), whole[1:2])
+    same = Federation(np.arange(2), [fed.shards[0]] * 2, {"cross_entropy": np.ones(2)}, 2)
+    a, b = moved(private, same)
+    assert np.abs(a - b).max() > 1e-3
+    assert np.abs(moved(private, same, t=2)[0] - a).max() > 1e-3
+    assert np.abs(moved(private, same, seed=2)[0] - a).max() > 1e-3
+
+
+def test_the_last_row_that_poisson_sampling_leaves_out_sends_noise_all_the_same():
+    fed, options = federation((40,)), {"sampling": "poisson", "batch": 1, "steps": 1}
+    empty = [t for t in range(1, 60) if plan(40, 1, 1, "poisson", 1, t, 0)[1].tolist() == [0]]
+    assert len(empty) > 10  # (1 - 1/40)^40 = 0.36 of the steps
+    quiet, noisy = (moved(Private(0.5, s), fed, t=empty[0], **options) for s in (0, 1))
+    assert not quiet.any() and abs(noisy.std() / (0.1 * 0.5) - 1) < 0.3
+
+
+class Weight(nn.Module):
+    """One weight, 0 at first: a row with x = 100 has a gradient far above any clip, one with x = 0 has none."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(1, 1))
+
+    def forward(self, x):
+        return x @ self.w
+
+
+def guesses(noise, *, sampling="replacement", batch="full", clients=900):
+    """Return one step's update, as seen by somebody who knows all other rows, without and with the record in question.
+
+    Both data sets have 4 rows: a record without a gradient stands for an absent one.
+    """
+    seen = []
+    for x in (0.0, 100.0):
+        rows = Shard(np.array([[x], [0.0], [0.0], [0.0]]), np.ones(4, int), np.zeros(4, int))
+        fed = Federation(np.arange(clients), [rows] * clients, {"cross_entropy": np.ones(clients)}, 1)
+        who = stacked(
+            Weight, shared=["w"], terms={"cross_entropy": cross_entropy}, count=count, private=Private(0.5, noise),
+            **(OPTIONS | {"steps": 1, "lr": 1.0, "batch": batch, "sampling": sampling}),
+        )  # fmt: skip
+        (done,) = who.work([open_work(fed, *who.init(fed, 1), seed=int(x))])
+        seen.append(done.reports.updates[:, 0] * (4 if batch == "full" else batch) / 0.5)  # in clips
+    return seen
+
+
+def advantage(without, with_it, spent):
+    """Return the best attack's TPR - exp(epsilon) FPR over all thresholds, and three standard errors of it."""
+    found = []
+    for cut in np.linspace(-1, 3, 41):
+        hit, false = (with_it > cut).mean(), (without > cut).mean()
+        error = math.sqrt((hit * (1 - hit) + math.exp(2 * spent) * false * (1 - false)) / len(without))
+        found.append((hit - math.exp(spent) * false, 3 * error))
+    return max(found)
+
+
+def test_nobody_guesses_better_than_epsilon_allows_and_the_best_guess_comes_close():
+    """An audit of one step: the bound is neither broken nor idle, and half the noise breaks it."""
+    delta, noise = 0.1, 1.0
+    spent = epsilon(noise, 1, 1, delta).epsilon
+    lost, error = advantage(*guesses(noise), spent)
+    assert delta - error < lost < delta + error
+    lost, error = advantage(*guesses(noise / 2, clients=400), spent)
+    assert lost > delta + error
+
+
+def test_nobody_guesses_better_under_poisson_sampling():
+    delta, noise = 0.1, 0.5
+    spent, without = (epsilon(noise, q, 1, delta).epsilon for q in (0.5, 1))
+    assert spent < without - 0.5
+    seen = guesses(noise, sampling="poisson", batch=2)
+    lost, error = advantage(*seen, spent)
+    assert delta - error < lost < delta + error
+
+
+class Normed(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(FEATURES, 4), layer, nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)))
+
+
+class Remembering(nn.Linear):
+    def __init__(self):
+        super().__init__(FEATURES, 1)
+        self.register_buffer("mean", torch.zeros(FEATURES))
+
+
+@pytest.mark.parametrize(
+    ("private", "options", "says"),
+    [
+        (Private(1, -1), {}, "noise must lie in 0..inf, got -1"),
+        (Private(1, math.nan), {}, "noise must lie in 0..inf, got nan"),
+        (Private(0, 0), {}, "clip must be above 0, got 0"),
+        (Private(math.nan, 0), {}, "clip must be above 0, got nan"),
+        (Private(math.inf, 1), {}, r"clip must be above 0, got inf .*inf without noise only"),
+        (Private(1, 1), {"balance": "class"}, "balance 'class' makes every row's weight from the labels of all rows"),
+        (Private(1, 1), {"batch": 16}, "sampling 'poisson' or batch 'full'"),
+        (Private(1, 1), {"batch": 16, "sampling": "epoch"}, "sampling 'poisson' or batch 'full'"),
+        (Private(1, 1), {"engine": "chain"}, "engine 'chain' keeps no gradient of each record"),
+        (
+            Private(1, 1),
+            {"build": lambda: Normed(nn.BatchNorm1d(4))},
+            r"layer 'norm' \(BatchNorm1d\) mixes the records",
+        ),
+        (Private(1, 1), {"build": Remembering}, "buffer 'mean' would be sent without noise"),
+    ],
+)
+def test_what_would_break_the_promise_is_refused_by_name(private, options, says):
+    with pytest.raises(BadInput, match=says):
+        moved(private, federation((20, 20)), **options)
+
+
+def test_a_layer_that_normalises_each_record_alone_is_taken():
+    assert moved(Private(1, 1), federation((20, 20)), build=lambda: Normed(nn.LayerNorm(4))).any()
+
+
+def test_lengths_of_a_pilot_are_those_of_each_rows_own_gradient():
+    rows = shard(15, 8)
+    found = gradient_norms(temporal, rows, cross_entropy, seed=3)
+    who = learner(temporal, None, dtype="float64")
+    module, _ = double(temporal)
+    first = torch.from_numpy(who.init(federation((15,)), 3)[0])
+    torch.nn.utils.vector_to_parameters(first, module.parameters())
+    x, y = torch.from_numpy(rows.x), torch.from_numpy(rows.y).double()
+    for i in range(15):
+        module.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(module(x[i : i + 1])[0], y[i : i + 1]).backward()
+        assert abs(torch.cat([p.grad.flatten() for p in module.parameters()]).norm() - found[i]) < 1e-12
+    assert gradient_norms(net, shard(0, 1), cross_entropy).shape == (0,)
