@@ -15,6 +15,8 @@ __all__ = ["logistic", "mlp"]
 def mlp(features: int, *, classes: int = 2, hidden: Sequence[int] = (64, 32, 16)) -> nn.Module:
     """Build a multilayer perceptron with ReLU, features -> 64 -> 32 -> 16 -> 1 as in Fairis.
 
+    Without hidden layers it is ``logistic``.
+
     Source: Fairis (arXiv 2608.06469).
 
     Examples
@@ -24,12 +26,14 @@ def mlp(features: int, *, classes: int = 2, hidden: Sequence[int] = (64, 32, 16)
     >>> sum(p.numel() for p in mlp(64, classes=10, hidden=(32,)).parameters())  # 64 x 32 + 32 + 32 x 10 + 10
     2410
     """
+    if not len(hidden):
+        return logistic(features, classes=classes)
     layers: list[nn.Module] = []
     width = features
     for wide in hidden:
         layers += [nn.Linear(width, wide), nn.ReLU()]
         width = wide
-    last = range(len(layers) - 2, len(layers)) if layers else range(0)
+    last = range(len(layers) - 2, len(layers))
     return Slimmable(*layers, nn.Linear(width, logits(classes)), block=last)
 
 

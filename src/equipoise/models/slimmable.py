@@ -30,7 +30,7 @@ class Slimmable(nn.Sequential):
     def before(self, x: Tensor) -> Tensor:
         """Return the features (B, channels, ...) that enter the last hidden block."""
         if not self.places:
-            raise BadInput("this model has no hidden layer, and so no last block; give it one, such as hidden = [16]")
+            raise BadInput("this part of a model has no last hidden block; take the whole model")
         for layer in list(self)[: self.places[0]]:
             x = layer(x)
         return x
