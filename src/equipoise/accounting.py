@@ -23,8 +23,8 @@ NOT_COVERED = (
     "It covers the trained parameters that the client sends. It does not cover what else is sent or published about "
     "its rows: their number, tables of counts, curvature, losses and scores, nor a clip that was chosen by looking at "
     "private rows. Aggregation weights do not change it as long as they come from what is private already; weights "
-    "made from other figures release those figures. The noise can be computed again by whoever knows the run's seed, "
-    "so it protects a simulation's clients from those who do not."
+    "made from other figures release those figures. Noise and batches can be drawn again by whoever knows the run's "
+    "seed, so they protect from those who do not."
 )
 """What an epsilon says nothing about; every statement ends with it."""
 

@@ -70,6 +70,18 @@ def test_without_clip_and_noise_it_is_plain_training(build, optimiser):
     assert all(np.abs(memory[n] - others[n]).max() < 1e-10 for n in memory)
 
 
+def test_it_is_plain_training_with_many_classes_too():
+    fed = federation((40, 33))
+    fed = replace(fed, shards=[replace(s, y=np.arange(len(s.y)) % 3) for s in fed.shards], classes=3)
+
+    def three():
+        return nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, 3))
+
+    plain, model = (run(learner(three, None, private=p, **OPTIONS), fed, 2)[0] for p in (None, PLAIN))
+    assert np.abs(plain - model).max() < 1e-10
+    assert np.abs(run(learner(three, None, private=Private(0.1, 0), **OPTIONS), fed, 2)[0] - plain).max() > 1e-3
+
+
 @pytest.mark.filterwarnings("ignore")  # Opacus' own
 @pytest.mark.parametrize("build", [net, temporal])
 @pytest.mark.parametrize("clip", [0.05, 0.3, 100.0])
@@ -137,14 +149,14 @@ def test_no_record_moves_the_sum_by_more_than_the_clip(build):
     assert max(moved) > 0.99 * clip or build is temporal  # the bound is reached
 
 
-def one(rows, private=PLAIN, *, expected=10, coefficients=None, seed=1, client=0):
+def one(rows, private=PLAIN, *, expected=10, coefficients=None, terms=TERMS, seed=1, client=0):
     """Return one step's gradient on these rows as a vector."""
     module, params = double(net)
     trained = {n: p.requires_grad_() for n, p in params.items()}
     anchor = {n: torch.zeros_like(p)[None] for n, p in params.items()}
     told = replace(batch(rows), params={n: p[None] for n, p in trained.items()}, anchor=anchor)
     coefficients = {"cross_entropy": torch.ones(1)} if coefficients is None else coefficients
-    found = gradient(private, module, TERMS, expected, generator(seed, 1, client), trained, {}, told, coefficients)
+    found = gradient(private, module, terms, expected, generator(seed, 1, client), trained, {}, told, coefficients)
     return torch.cat([g.flatten() for g in found]).detach()
 
 
@@ -178,10 +190,32 @@ def test_a_pull_that_reads_no_rows_is_added_after_the_noise():
     assert torch.equal(alone, 1e3 * torch.cat([p.flatten() for p in params.values()]))
 
 
-@pytest.mark.parametrize("name", ["disparity", "gaming"])
-def test_a_term_that_compares_records_is_refused(name):
+def square(local):
+    return local.params["0.weight"].square().sum((1, 2)) * local.x.shape[2]
+
+
+def seen(local):
+    return local.x.square().sum((1, 2)) * local.params["0.weight"].square().sum((1, 2))
+
+
+def untold(local):
+    raise BadInput("the clients were not told rho")
+
+
+@pytest.mark.parametrize("name", ["disparity", "gaming", "seen"])
+@pytest.mark.parametrize("rows", [shard(12, 5), shard(0, 5)], ids=["rows", "none"])
+def test_a_term_that_reads_rows_is_refused(name, rows):
+    told = {"cross_entropy": torch.ones(1), name: torch.ones(1)}
     with pytest.raises(BadInput, match=f"loss term '{name}' cannot be computed without the client's rows"):
-        one(shard(12, 5), Private(1, 1), coefficients={"cross_entropy": torch.ones(1), name: torch.ones(1)})
+        one(rows, Private(1, 1), coefficients=told, terms=TERMS | {"seen": seen})
+
+
+def test_a_term_may_know_how_wide_a_row_is_and_says_itself_what_it_lacks():
+    told = {"square": torch.ones(1)}
+    found = one(shard(12, 5), coefficients=told, terms={"square": square})
+    assert (found[: 6 * FEATURES] - 2 * FEATURES * double(net)[1]["0.weight"].flatten()).abs().max() < 1e-12
+    with pytest.raises(BadInput, match="were not told rho"):
+        one(shard(12, 5), coefficients=told, terms={"square": untold})
 
 
 def moved(private, fed, seed=1, t=1, build=net, **options):

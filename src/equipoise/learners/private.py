@@ -149,11 +149,15 @@ def gradient(
             spread = private.noise * private.clip
             total = [t + spread * torch.randn(t.shape, generator=random, dtype=t.dtype) for t in total]
         total = [t / expected for t in total]
-    blind = Local(rows.params, rows.anchor, None, None, None, torch.ones_like(rows.weight[:, :1]), None, rows.news)
+    width, weight = rows.x.new_empty(1, 1, rows.x.shape[2], device="meta"), rows.weight.new_ones(1, 1)
+    blind = Local(rows.params, rows.anchor, width, None, None, weight, None, rows.news)  # a row without its values
     for name, c in coefficients.items():
         if name != RECORDS:
             try:
                 value = (c * terms[name](blind)).sum()
+                value.item()  # there is none if it rests on a row
+            except BadInput:
+                raise
             except Exception as e:  # whatever a term raises that finds no rows
                 raise BadInput(
                     f"loss term {name!r} cannot be computed without the client's rows, and the noise of private "
