@@ -20,7 +20,8 @@ def world(seed=0, k=4, m=120, per=30, h=6, classes=3, planted=0.0):
     public = centre[:, public_y] + random.normal(size=(k, m, h))
     middle = public.mean(1, keepdims=True)
     tells = np.where(np.arange(k)[:, None] == owner, 1, 1 - planted)[:, :, None]
-    return public, public_y, middle + tells * (centre[:, y] + random.normal(size=(k, len(y), h)) - middle), y, owner
+    records = middle + tells * (centre[:, y] - middle) + random.normal(size=(k, len(y), h))
+    return public, public_y, records, y, owner
 
 
 def test_the_probe_is_the_penalised_softmax_regression_of_scikit_learn():
@@ -37,12 +38,18 @@ def test_the_probe_is_the_penalised_softmax_regression_of_scikit_learn():
         np.testing.assert_allclose(got[:, k], expected, atol=1e-5)
 
 
-def test_nearest_feature_is_a_ratio_of_two_distances():
+def test_nearest_feature_is_an_angle_at_the_public_mean():
     public, public_y, records, y, _ = world(1)
     got = nearest_feature_losses(public, public_y, records, y)
     for k, j in [(0, 0), (2, 5), (3, 100)]:
-        apart = [np.sum((records[k, j] - public[k, public_y == c].mean(0)) ** 2) for c in range(3)]
-        assert got[j, k] == pytest.approx(apart[y[j]] / min(a for c, a in enumerate(apart) if c != y[j]))
+        middle = public[k].mean(0)
+        mine, towards = records[k, j] - middle, public[k, public_y == y[j]].mean(0) - middle
+        angle = np.arctan2(
+            np.linalg.norm(mine * (u := towards @ towards) - (mine @ towards) * towards), (mine @ towards) * np.sqrt(u)
+        )
+        assert got[j, k] == pytest.approx(1 - np.cos(angle))
+    beyond = records + 2 * (records - public.mean(1, keepdims=True))
+    np.testing.assert_allclose(nearest_feature_losses(public, public_y, beyond, y), got)
 
 
 @BOTH

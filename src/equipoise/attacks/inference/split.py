@@ -72,9 +72,9 @@ def probe_head_losses(
 
 
 def nearest_feature_losses(public_features: Any, public_y: Any, features: Any, y: Any) -> Array:
-    """Say how far each target lies from the public mean of its own class, against that of the nearest other class.
+    """Say how far each target points from the public mean of its class, seen from the public mean of all.
 
-        loss_jk = ||phi_k(x_j) - mean_k(y_j)||^2 / min_{c != y_j} ||phi_k(x_j) - mean_k(c)||^2
+        loss_jk = 1 - cos(phi_k(x_j) - mean_k, mean_k(y_j) - mean_k)
 
     Parameters
     ----------
@@ -82,30 +82,32 @@ def nearest_feature_losses(public_features: Any, public_y: Any, features: Any, y
 
     Returns
     -------
-    (n, K), >= 0: below 1 the record lies among its own class; NaN where no public row has its class or another one,
-    and where all of a client's features are alike
+    (n, K) in 0..2; NaN where no public row has the class, or where a direction does not exist
 
     Examples
     --------
-    >>> public, y = [[[0.0], [2.0]], [[0.0], [2.0]]], [0, 1]
-    >>> nearest_feature_losses(public, y, [[[0.0]], [[0.5]]], [0]).round(3)
-    array([[0.   , 0.111]])
+    >>> public, y = [[[1.0, 0.0], [0.0, 1.0]]] * 2, [0, 1]
+    >>> record = [[[2.0, -1.0]], [[1.0, 1.0]]]  # on the way to its class for client 0, at a right angle for client 1
+    >>> nearest_feature_losses(public, y, record, [0]).round(3) + 0.0
+    array([[0., 1.]])
 
     Notes
     -----
-    Ours. Training draws a record towards its class in the feature space of the client that holds it. A ratio has no
-    unit, so clients whose layers stretch the space by different amounts can be compared. Nothing is trained.
+    Ours. Training draws a record towards its class in the feature space of the client that holds it, and beyond it. A
+    direction has no unit, so clients whose layers stretch the space by different amounts can be compared. Nothing is
+    trained.
     """
     public, records, at, of = _checked(public_features, public_y, features, y)
-    own = np.full(records.shape[:2], np.nan)
-    other = np.full(records.shape[:2], np.inf)
+    middle = public.mean(1, keepdims=True)
+    out = np.full(records.shape[:2], np.nan)
     for c in np.unique(at):
-        apart = ((records - public[:, at == c].mean(1, keepdims=True)) ** 2).sum(2)
-        own = np.where(of == c, apart, own)
-        other = np.where(of == c, other, np.minimum(other, apart))
-    known = np.isfinite(own) & np.isfinite(other) & (own + other > 0)
-    with np.errstate(divide="ignore"):  # on the very mean of another class: infinitely far from its own
-        return np.asarray(np.divide(own, other, out=np.full(own.shape, np.nan), where=known).T)
+        towards = public[:, at == c].mean(1, keepdims=True) - middle
+        mine = records[:, of == c] - middle
+        norms = np.linalg.norm(mine, axis=2) * np.linalg.norm(towards, axis=2)
+        out[:, of == c] = 1 - np.divide(
+            (mine * towards).sum(2), norms, out=np.full(norms.shape, np.nan), where=norms > 0
+        )
+    return np.asarray(out.T)
 
 
 def _log_softmax(scores: Array) -> Array:
