@@ -143,6 +143,27 @@ FAULTS = [
         ("tests/test_objectives.py",),
     ),
     Fault(
+        "FinP's pull grows with the scale of the layers",
+        "objectives/lipschitz.py",
+        "(1 + log_lip - log_lip.detach())",
+        "(1 + log_lip.exp() - log_lip.exp().detach())",
+        ("tests/test_lipschitz.py",),
+    ),
+    Fault(
+        "a flat client counts as the one most at risk",
+        "scores.py",
+        "(v < v[:, None]).sum(1)",
+        "(v > v[:, None]).sum(1)",
+        ("tests/rules/test_scores.py",),
+    ),
+    Fault(
+        "distances are equalised uphill",
+        "aggregate/_equidistant.py",
+        "2 * (pull.sum() * (gram @ weights) - gram @ pull)",
+        "-2 * (pull.sum() * (gram @ weights) - gram @ pull)",
+        ("tests/rules/test_equidistant.py",),
+    ),
+    Fault(
         "an interval that holds the limit counts as outside",
         "audit/judge.py",
         "return OUTSIDE if (interval.high < limit.value if high_is_good else interval.low > limit.value) else UNSURE",

@@ -7,10 +7,12 @@ first parameter is ``module`` makes the term for that model. One file per family
 
 from __future__ import annotations
 
+from .align import align
 from .bias import disparity, gaming
 from .closeness import proximal
+from .lipschitz import lipschitz_code, lipschitz_paper
 from .task import cross_entropy
 from .task import cross_entropy_slope as cross_entropy_slope
 from .task import with_slope as with_slope
 
-__all__ = ["cross_entropy", "disparity", "gaming", "proximal"]
+__all__ = ["align", "cross_entropy", "disparity", "gaming", "lipschitz_code", "lipschitz_paper", "proximal"]
