@@ -180,7 +180,7 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path, capsys: Any) -> No
     assert code == 2 and "is not UTF-8 text" in err
 
 
-@pytest.mark.parametrize("kind", ["rules", "scores", "metrics", "attacks", "partitions", "models", "datasets"])
+@pytest.mark.parametrize("kind", ["rules", "scores", "metrics", "terms", "attacks", "partitions", "models", "datasets"])
 def test_every_catalogue_lists(kind: str, capsys: Any) -> None:
     code, out, _ = run(capsys, "list", kind)
     assert code == 0 and out.strip()
