@@ -18,16 +18,30 @@ if TYPE_CHECKING:
 COLUMNS = {
     "attacker_weight_mean": "attacker\nweight",
     "attacker_eod": "attacker\nEOD",
+    "attacker_score_mean": "attacker\nscore",
+    "honest_score_mean": "honest\nscore",
     "honest_eod": "honest\nEOD",
+    "sia": "source\nfound",
+    "sia_cov": "CoV",
+    "sia_fi": "FI",
+    "sia_eod": "EOD of\nrisk",
+    "loss_fi": "FI\n(Loss)",
     "accuracy": "accuracy",
+    "mia_loss_auc": "member-\nship AUC",
+    "epsilon": "epsilon",
     "accuracy_gap": "accuracy\ngap",
     "pooled_eod": "pooled\nEOD",
     "clip_rate": "clip\nrate",
 }
 """Figures of the printed table, the most telling first: a narrow terminal shows as many as fit."""
 
+SCORES = ("attacker_score_mean", "honest_score_mean")
+
 NOTES = {
     "honest_eod": "EOD: gap in true positive rate between groups, on the test pool that nobody trained on; 0 is equal",
+    "sia": "source found: share of records traced to their owner (source inference), mean over rounds; chance is 1/K",
+    "sia_fi": "CoV, FI, EOD of risk: how evenly that risk is spread over the clients; read them beside the level",
+    "epsilon": "epsilon: spent by DP-SGD over all rounds at the client that spent most",
     "accuracy_gap": "accuracy gap: attacker's accuracy against an honest run on the same rows; small is hard to see",
     "clip_rate": "clip rate: share of honest updates that the clip shortened",
 }
@@ -195,8 +209,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         by_rule: dict[str, list[dict[str, Any]]] = {}
         for row in members:
             by_rule.setdefault(_rule_name(row), []).append(row)
-        keys = [k for k in COLUMNS if any(r[k] is not None for r in members)]
-        cells = {rule: [_cell([r[k] for r in same]) for k in keys] for rule, same in by_rule.items()}
+        lies = str(adversary).startswith("claim")  # about the figures that its score is made of
+        keys = [k for k in COLUMNS if any(r.get(k) is not None for r in members) and (lies or k not in SCORES)]
+        cells = {rule: [_cell(same, k) for k in keys] for rule, same in by_rule.items()}
         table.add_column("rule", overflow="fold")
         left = console.width - min(max(map(len, by_rule)), console.width // 2) - 6
         for i, k in enumerate(keys):
@@ -219,9 +234,10 @@ def _rule_name(row: dict[str, Any]) -> str:
     return str(name.removesuffix(f"-{row['adversary']}({row['strength']:g})") if row["adversary"] else name)
 
 
-def _cell(values: list[float | None]) -> str:
+def _cell(rows: list[dict[str, Any]], key: str) -> str:
+    values = [row.get(key) for row in rows]
     known = [v for v in values if v is not None]
     if not known:
-        return "undefined"
+        return "undefined" if any(key in row["undefined"] for row in rows) else "-"
     share = f" ({len(known)}/{len(values)})" if len(known) < len(values) else ""
     return f"{sum(known) / len(known):.3f}{share}"

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from . import named, rates, reductions
-from .counts import COLUMNS, counts, counts_by
+from .counts import COLUMNS, counts, counts_by, hits
 from .dispersion import Dispersion, dispersion
 from .door import Encoded, encode
 from .explain import Figure, definition, explain
@@ -77,6 +77,7 @@ __all__ = [
     "gap",
     "gini",
     "highest",
+    "hits",
     "jain",
     "limits",
     "mean",

@@ -79,6 +79,32 @@ def counts_by(y: Rows, yhat: Rows, group: Rows, client: Rows, groups: int, clien
     return np.bincount(row * 4 + cell, minlength=clients * groups * 4).reshape(clients, groups, 4).astype(np.int64)
 
 
+def hits(y: Rows, yhat: Rows, group: Rows, groups: int) -> npt.NDArray[np.int64]:
+    """Count right and wrong predictions per group where there are more than two classes.
+
+    Every row's own class is its positive one: a hit is a true positive, a miss a false negative, and there are no
+    negatives. So accuracy and true positive rate are the share of hits, the tables still add, and figures that need a
+    favourable class or negatives are undefined.
+
+    Parameters
+    ----------
+    y, yhat : (n,) class numbers, what is true and what was predicted
+    group, groups : as in ``counts``
+
+    Returns
+    -------
+    (G, 4) int64, columns tp fp tn fn; sums to n
+
+    Examples
+    --------
+    >>> hits([2, 0, 1], [2, 0, 0], [0, 0, 1], groups=2)
+    array([[2, 0, 0, 0],
+           [0, 0, 0, 1]])
+    """
+    n = same_length(y=y, yhat=yhat, group=group)
+    return counts(np.ones(n, np.int64), np.asarray(y) == np.asarray(yhat), group, groups)
+
+
 def as_table(table: Any) -> Array:
     """Return ``table`` as an array (..., G, 4); anything else is refused.
 

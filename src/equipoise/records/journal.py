@@ -56,6 +56,7 @@ def entry(r: Round) -> dict[str, Any]:
         "figures": r.reports.figures,
         "counts": r.reports.counts,
         "measured": {"clients": r.measured_clients, "counts": r.measured},
+        **({"probed": r.probed} if r.probed else {}),
         **r.info,
     }
     plain_line: dict[str, Any] = plain(line)

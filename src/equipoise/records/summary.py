@@ -12,6 +12,7 @@ import numpy as np
 from ..metrics import accuracy, equal_opportunity_difference, statistical_parity_difference
 from ..types import Array
 from .journal import table
+from .privacy import privacy
 
 Line = Mapping[str, Any]
 
@@ -49,6 +50,8 @@ def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[
     and ``accuracy`` over the honest clients; models that predict one class only are left out of the EOD and SPD
     means and counted in ``degenerate_clients``, and so are models whose output is no number, which have no counts;
     ``pooled_eod`` comes from the counts summed over all clients.
+    With more than two classes there is no favourable outcome, and only accuracy is defined. What attacks on privacy
+    found is summed up by ``privacy``.
     ``accuracy_gap`` = |attacker's accuracy - the same clients' in the control run|. ``clip_rate`` is the share of
     honest updates that the clip shortened. A figure that does not exist is None, its reason in ``undefined``.
     """
@@ -76,8 +79,8 @@ def summarise(lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> list[
 
 
 ABOUT_THE_RUN = (
-    "run", "data", "rule", "parameters", "clients", "architecture", "seed", "replicate", "adversary", "strength",
-    "control",
+    "run", "data", "rule", "label", "parameters", "clients", "architecture", "seed", "replicate", "adversary",
+    "strength", "control",
 )  # fmt: skip
 
 
@@ -85,9 +88,9 @@ def _row(meta: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
     undefined: dict[str, str] = {}
     members = np.array(meta["adversaries"], np.int64)
     trained = [x for x in lines if not x["closing"]]
-    row: dict[str, Any] = {k: meta[k] for k in ABOUT_THE_RUN}
+    row: dict[str, Any] = {k: meta.get(k) for k in ABOUT_THE_RUN}
     row["rounds"] = len(trained)
-    row |= _weights(trained, members, undefined) | _final(meta, lines, members, undefined)
+    row |= _weights(trained, members, undefined) | _scores(trained, members) | _final(meta, lines, members, undefined)
     norms = [
         (bool(hit), client in members)
         for x in trained
@@ -104,6 +107,7 @@ def _row(meta: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
     row["fallbacks"] = sum(len(x.get("fallbacks", {})) for x in trained)
     row["kept_rounds"] = sum("kept" in x for x in trained)
     row["accuracy_gap"] = None
+    row |= privacy(meta, lines, undefined)
     row["undefined"] = undefined
     return row
 
@@ -125,6 +129,25 @@ def _weights(trained: Sequence[Line], members: Array, undefined: dict[str, str])
     return {"attacker_weight_mean": float(np.mean(shares)), "attacker_weight_last": float(shares[-1])}
 
 
+def _scores(trained: Sequence[Line], members: Array) -> dict[str, Any]:
+    """What the rule judged the adversary's members and the honest clients by, averaged over clients and rounds.
+
+    None where the rule judges nobody, or nobody is hostile.
+    """
+    row: dict[str, Any] = {"attacker_score_mean": None, "honest_score_mean": None}
+    judged = [
+        (client in members, s)
+        for x in trained
+        if x.get("scores") is not None and len(members)
+        for client, s in zip(x["clients"], x["scores"], strict=True)
+        if s is not None
+    ]
+    for name, bad in (("attacker_score_mean", True), ("honest_score_mean", False)):
+        values = [s for hostile, s in judged if hostile == bad]
+        row[name] = float(np.mean(values)) if values else None
+    return row
+
+
 def _final(meta: Mapping[str, Any], lines: Sequence[Line], members: Array, undefined: dict[str, str]) -> dict[str, Any]:
     """What the final models do on the test pool."""
     names = ("attacker_eod", "attacker_accuracy", "honest_eod", "pooled_eod", "spd", "accuracy", "degenerate_clients")
@@ -139,27 +162,32 @@ def _final(meta: Mapping[str, Any], lines: Sequence[Line], members: Array, undef
     ids = np.array(last["clients"], np.int64)
     counts = table(last["counts"][moment])
     bad = np.isin(ids, members)
-    eod, spd, acc = equal_opportunity_difference(counts), statistical_parity_difference(counts), accuracy(counts)
-    one_class = degenerate(counts)
-    row["degenerate_clients"] = int(one_class.sum())
-    for name, values, keep in (
-        ("honest_eod", eod[~bad], ~one_class[~bad]),
-        ("spd", spd[~bad], ~one_class[~bad]),
-        ("accuracy", acc[~bad], np.ones((~bad).sum(), bool)),
-    ):
-        row[name], n, why = _mean(values, keep, name)
-        if name == "honest_eod":
-            row["honest_eod_clients"] = n
-        if why:
-            undefined[name] = why
+    acc = accuracy(counts)
+    row["accuracy"], _, why = _mean(acc[~bad], np.ones((~bad).sum(), bool), "accuracy")
+    if why:
+        undefined["accuracy"] = why
+    many_classes = meta.get("classes", 2) > 2
+    eod = np.full(len(ids), np.nan) if many_classes else equal_opportunity_difference(counts)
+    if many_classes:
+        names = ("honest_eod", "spd", "pooled_eod", "degenerate_clients", *(("attacker_eod",) if len(members) else ()))
+        undefined |= dict.fromkeys(names, f"the labels have {meta['classes']} classes, and none is favourable")
+    else:
+        one_class = degenerate(counts)
+        row["degenerate_clients"] = int(one_class.sum())
+        for name, values in (("honest_eod", eod), ("spd", statistical_parity_difference(counts))):
+            row[name], n, why = _mean(values[~bad], ~one_class[~bad], name)
+            if name == "honest_eod":
+                row["honest_eod_clients"] = n
+            if why:
+                undefined[name] = why
     if len(members):
         for name, values in (("attacker_eod", eod[bad]), ("attacker_accuracy", acc[bad])):
             row[name], _, why = _mean(values, np.ones(len(values), bool), name)
             if why:
-                undefined[name] = why
-    pooled = float(equal_opportunity_difference(counts.sum(0)))
+                undefined.setdefault(name, why)
+    pooled = np.nan if many_classes else float(equal_opportunity_difference(counts.sum(0)))
     row["pooled_eod"] = pooled if np.isfinite(pooled) else None
-    if row["pooled_eod"] is None:
+    if row["pooled_eod"] is None and not many_classes:
         undefined["pooled_eod"] = (
             "fewer than two groups of the test pool have positives"
             if counts.sum()
@@ -182,15 +210,41 @@ CLIENT_COLUMNS = (
 def write_clients(path: Path, lines: Iterable[Line], runs: Sequence[Mapping[str, Any]]) -> None:
     """Write what each client did in each round as a long CSV; an empty cell is undefined or was not measured.
 
+    After the fixed columns come those of this study: ``told_...`` (what the server told the client beside the model),
+    ``figure_...`` (what it reported) and ``source_inference`` (share of its records that were traced to it).
+
     ``status`` is ok, rejected, late, missing, or closing (the last line, in which nobody trains). ``..._received`` and
     ``..._trained`` are measured on the client's own rows, ``..._test`` on the global test pool.
     """
-    meta = {r["run"]: r for r in runs}
+    meta, lines = {r["run"]: r for r in runs}, list(lines)
+    told = sorted({name for line in lines for name in line["news"]})
+    figures = sorted({name for line in lines for name in line["figures"]})
+    traced = any("source" in line.get("probed", {}) for line in lines)
     with path.open("w", newline="", encoding="utf-8") as f:
         out = csv.writer(f, lineterminator="\n")
-        out.writerow(CLIENT_COLUMNS)
+        names = [*(f"told_{n}" for n in told), *(f"figure_{n}" for n in figures), *["source_inference"][: int(traced)]]
+        out.writerow([*CLIENT_COLUMNS, *names])
         for line in lines:
-            out.writerows(_client_rows(line, meta[line["run"]]))
+            out.writerows(
+                row + more
+                for row, more in zip(
+                    _client_rows(line, meta[line["run"]]), _more(line, told, figures, traced), strict=True
+                )
+            )
+
+
+def _more(line: Line, told: Sequence[str], figures: Sequence[str], traced: bool) -> Iterable[list[Any]]:
+    """What each asked client was told and reported, and how exposed it was."""
+    at = {c: i for i, c in enumerate(line["clients"])}
+    success = {}
+    for attack in line.get("probed", {}).get("source", {}).values():
+        success = dict(zip(attack["clients"], attack["success"], strict=True))
+        break
+    for i, client in enumerate(line["asked"]):
+        row = [line["news"][n][i] if n in line["news"] else None for n in told]
+        row += [line["figures"][n][at[client]] if n in line["figures"] and client in at else None for n in figures]
+        row += [success.get(client)] if traced else []
+        yield ["" if v is None else v for v in row]
 
 
 def _client_rows(line: Line, meta: Mapping[str, Any]) -> Iterable[list[Any]]:

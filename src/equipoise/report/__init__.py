@@ -104,9 +104,7 @@ def _context(records: Folder) -> dict[str, Any]:
             }
             for cell in cells
         ],
-        "columns": list(
-            dict.fromkeys(c for cell in cells for c in (words.ATTACKED if cell.adversary else words.BENIGN))
-        ),
+        "columns": list(dict.fromkeys(c for cell in cells for c in summary.columns(cell))),
         "rules": summary.rules(records),
         "undefined": summary.undefined(records),
         "notes": records.notes,

@@ -29,6 +29,22 @@ class Measured(_Record):
     counts: dict[str, Table] = {}
 
 
+class Traced(_Record):
+    """What source inference found in a round: per client of ``clients``, and the losses of model j on i's records."""
+
+    clients: list[int] = []
+    success: list[Number] = []
+    overall: Number = None
+    chance: Number = None
+    loss_matrix: list[list[Number]] | None = None
+
+
+class Probed(_Record):
+    """What the attacks on privacy found in a round, by attack."""
+
+    source: dict[str, Traced] = {}
+
+
 class Line(_Record):
     """One round of one run; the lists beside ``clients`` are in its order."""
 
@@ -53,6 +69,7 @@ class Line(_Record):
     kept: str | None = None
     counts: dict[str, Table] = {}
     measured: Measured = Field(default_factory=Measured)
+    probed: Probed = Field(default_factory=Probed)
 
     def of(self, name: str, client: int) -> Any:
         """Return a client's value in one of the lists beside ``clients``; None where it has none."""
@@ -100,6 +117,7 @@ class About(_Record):
     control_of: dict[str, list[int]] | str | None = None
     pilot: bool = False
     final_moment: str | None = None
+    classes: int = 2
 
     def name(self, client: int) -> str:
         """Return a client's name; one that the study does not name is called by its id."""
@@ -112,6 +130,7 @@ class Row(_Record):
     run: str
     data: str
     rule: str
+    label: str | None = None
     parameters: dict[str, Any] = {}
     clients: int
     architecture: str = ""
@@ -132,6 +151,22 @@ class Row(_Record):
     accuracy_gap: Number = None
     clip_norm: Number = None
     clip_rate: Number = None
+    attacker_score_mean: Number = None
+    honest_score_mean: Number = None
+    sia: Number = None
+    sia_max: Number = None
+    sia_chance: Number = None
+    sia_worst: Number = None
+    sia_cov: Number = None
+    sia_fi: Number = None
+    sia_eod: Number = None
+    loss_fi: Number = None
+    mia_loss_auc: Number = None
+    mia_lira_offline_auc: Number = None
+    mia_lira_online_auc: Number = None
+    mia_cosine_auc: Number = None
+    accuracy_last3: Number = None
+    epsilon: Number = None
     undefined: dict[str, str] = {}
 
     @property

@@ -18,8 +18,11 @@ def sentences(cell: Cell) -> list[tuple[str, str]]:
     over = f"mean over {counted(len(seeds), 'seed')}{each}" if len(seeds) * len(times) > 1 else runs[0].draw
     out = [("Weight", _weight(cell, over))] if cell.adversary else []
     eod = "an EOD (gap in true positive rate between the groups) of"
-    out.append(("Fairness", _outcome(cell, "honest_eod", eod, 0, f"low is good, {over}")))
+    if cell.about.classes == 2:
+        out.append(("Fairness", _outcome(cell, "honest_eod", eod, 0, f"low is good, {over}")))
     out.append(("Accuracy", _outcome(cell, "accuracy", "an accuracy of", -1, f"high is good, {over}")))
+    if ranked := _ranked(cell, "sia"):
+        out.append(("Privacy", _privacy(cell, ranked, over)))
     if cell.adversary and (stealth := _stealth(cell)):
         out.append(("Stealth", stealth))
     if missing := sum(len(reasons(row)) for rows in cell.rules.values() for row in rows):
@@ -60,6 +63,20 @@ def _overlap(cell: Cell, key: str, one: str, other: str) -> bool:
     """Say whether the seeds of two rules give figures whose ranges overlap; one seed has no range."""
     a, b = defined(cell.rules[one], key), defined(cell.rules[other], key)
     return one != other and min(len(a), len(b)) > 1 and max(a) >= min(b) and max(b) >= min(a)
+
+
+def _privacy(cell: Cell, ranked: list[tuple[float, str]], over: str) -> str:
+    """Say how often the server finds out whose record it looks at, and how evenly that risk is spread."""
+    chance = next(row.sia_chance for rows in cell.rules.values() for row in rows if row.sia_chance is not None)
+    (best, under), (worst, other) = ranked[0], ranked[-1]
+    text = f"The server traces {number(best)} of the records to their owner under {under}"
+    text += f" and {number(worst)} under {other}" if under != other else ""
+    text += f"; chance is {number(chance)}"
+    if even := _ranked(cell, "sia_fi"):
+        text += f". That risk is spread most evenly under {even[-1][1]} (FI {number(even[-1][0])})"
+        text += f" and least under {even[0][1]} (FI {number(even[0][0])})" if len(even) > 1 else ""
+        text += "; an even spread of a high risk is still a high risk"
+    return f"{text} ({over})."
 
 
 def _stealth(cell: Cell) -> str:

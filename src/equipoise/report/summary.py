@@ -8,7 +8,7 @@ from typing import Any
 
 from . import ink, plots
 from .folder import About, Folder, Row
-from .words import ATTACKED, BENIGN, FORMULAS, Column, counted, labels, settings
+from .words import ACCURACY, ATTACKED, BENIGN, FORMULAS, HONEST_EOD, PRIVACY, SCORES, Column, counted, labels, settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,20 @@ def cells(folder: Folder) -> list[Cell]:
     return out
 
 
+def columns(cell: Cell, controls: bool = False) -> list[Column]:
+    """Return the figures that the table shows: those that apply to what was run."""
+    rows = [row for rows in (cell.controls if controls else cell.rules).values() for row in rows]
+    base = ATTACKED if cell.adversary and not controls else BENIGN
+    lies = SCORES if cell.adversary and cell.adversary.startswith("claim") and not controls else ()
+    shown = [c for c in (*base, *lies) if cell.about.classes == 2 or not _of_groups(c)]
+    return shown + [c for c in PRIVACY if any(getattr(row, c.key) is not None for row in rows)]
+
+
+def _of_groups(column: Column) -> bool:
+    """Say whether a figure compares groups by a favourable outcome, which many classes do not have."""
+    return column.key in ("attacker_eod", "honest_eod", "pooled_eod", "spd")
+
+
 def mean(rows: Sequence[Row], key: str) -> float | None:
     """Average a figure over the seeds in which it exists; None if it exists in none."""
     values = defined(rows, key)
@@ -71,17 +85,17 @@ def defined(rows: Sequence[Row], key: str) -> list[float]:
 
 def table(cell: Cell, controls: bool = False) -> dict[str, Any]:
     """Return what the table shows: per rule a row of means with their range, and a row per seed."""
-    columns = ATTACKED if cell.adversary and not controls else BENIGN
+    shown = columns(cell, controls)
     body = []
     for label, rows in (cell.controls if controls else cell.rules).items():
         body.append(
             {
                 "label": label,
-                "cells": [_mean_cell(rows, c) for c in columns],
-                "seeds": [_seed(row, columns) for row in rows],
+                "cells": [_mean_cell(rows, c) for c in shown],
+                "seeds": [_seed(row, shown) for row in rows],
             }
         )
-    return {"columns": columns, "body": body}
+    return {"columns": shown, "body": body}
 
 
 def _mean_cell(rows: Sequence[Row], column: Column) -> dict[str, Any]:
@@ -92,25 +106,32 @@ def _mean_cell(rows: Sequence[Row], column: Column) -> dict[str, Any]:
         out |= {"low": ink.number(min(values)), "high": ink.number(max(values))}
     if average is None:
         out["why"] = _why(rows, column.key)
+        out["applies"] = _applies(rows, column)
     elif len(values) < len(rows):
         out["of"] = f"{len(values)} of {len(rows)} runs"
     return out
+
+
+def _applies(rows: Sequence[Row], column: Column) -> bool:
+    """Say whether a missing figure is undefined, with a reason, or is none of what the method has."""
+    return column not in PRIVACY or any(column.key in row.undefined for row in rows)
 
 
 def _why(rows: Sequence[Row], key: str) -> str:
     return "; ".join(dict.fromkeys(row.undefined.get(key, "no reason recorded") for row in rows))
 
 
-def _seed(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
+def _seed(row: Row, shown: Sequence[Column]) -> dict[str, Any]:
     out = []
-    for c in columns:
+    for c in shown:
         value = getattr(row, c.key)
         item = {
             "value": value,
             "text": ink.number(value),
             "of": f"({row.honest_eod_clients})" if c.key == "honest_eod" and value is not None else "",
         }
-        out.append(item if value is not None else item | {"why": row.undefined.get(c.key, "no reason recorded")})
+        missing = {"why": row.undefined.get(c.key, "no reason recorded"), "applies": _applies([row], c)}
+        out.append(item if value is not None else item | missing)
     return {"draw": row.draw, "run": row.run, "cells": out}
 
 
@@ -121,8 +142,18 @@ def pictures(cell: Cell) -> list[tuple[str, str, str]]:
         equal = (cell.share, f"equal share {ink.number(cell.share)}")
         svg = _picture(cell, "attacker_weight_mean", "Attacker's weight", ink.VERMILION, 0.0, equal)
         out.append(("Attacker's weight", "left is good", svg))
-    out.append(("Honest clients' EOD", "left is good", _picture(cell, "honest_eod", "Honest EOD", ink.BLUE, 0.0)))
-    out.append(("Honest clients' accuracy", "right is good", _picture(cell, "accuracy", "Accuracy", ink.BLUE, None)))
+    shown = columns(cell)
+    if HONEST_EOD in shown:
+        out.append(("Honest clients' EOD", "left is good", _picture(cell, "honest_eod", "Honest EOD", ink.BLUE, 0.0)))
+    out.append(("Honest clients' accuracy", "right is good", _picture(cell, "accuracy", ACCURACY.head, ink.BLUE, None)))
+    keys = {c.key for c in shown}
+    if "sia" in keys:
+        first = next(row for rows in cell.rules.values() for row in rows if row.sia_chance is not None)
+        chance = (float(first.sia_chance or 0), f"chance {ink.number(first.sia_chance)}")
+        svg = _picture(cell, "sia", "Source found", ink.VERMILION, 0.0, chance)
+        out.append(("Records traced to their owner", "left is good", svg))
+        svg = _picture(cell, "sia_fi", "Fairness index of that risk", ink.BLUE, None)
+        out.append(("How evenly that risk is spread (FI)", "right is even", svg))
     return out
 
 
@@ -146,13 +177,16 @@ def _picture(
 
 def reasons(row: Row) -> dict[str, str]:
     """Return the undefined figures of a run that the page shows, each with its reason."""
-    shown = [c.key for c in (ATTACKED if row.adversary else BENIGN)]
-    return {key: row.undefined.get(key, "no reason recorded") for key in shown if getattr(row, key) is None}
+    many = "favourable" in row.undefined.get("honest_eod", "") and row.honest_eod is None
+    base = [c for c in (ATTACKED if row.adversary else BENIGN) if not (many and _of_groups(c))]
+    missing = [c.key for c in base if getattr(row, c.key) is None]
+    missing += [c.key for c in PRIVACY if getattr(row, c.key) is None and c.key in row.undefined]
+    return {key: row.undefined.get(key, "no reason recorded") for key in missing}
 
 
 def undefined(folder: Folder) -> list[tuple[str, str, list[str]]]:
     """List every undefined figure that the page shows: figure, reason, runs that share both."""
-    heads = {c.key: c.head for c in ATTACKED}
+    heads = {c.key: c.head for c in (*ATTACKED, *PRIVACY)}
     found: dict[tuple[str, str], list[str]] = {}
     for row in folder.rows:
         for key, why in reasons(row).items():

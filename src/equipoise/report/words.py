@@ -74,6 +74,92 @@ CLIP = Column(
     "clip_rate", "Clip rate", "how often the clip bound", "Share of honest updates that norm clipping shortened."
 )
 
+SCORES = (
+    Column(
+        "attacker_score_mean",
+        "Attacker's score",
+        "0 to 1, high is bad",
+        "What the rule judged the attackers by, as they reported it, averaged over rounds.",
+    ),
+    Column(
+        "honest_score_mean",
+        "Honest clients' score",
+        "0 to 1, high is bad",
+        "What the rule judged the honest clients by, averaged over clients and rounds.",
+    ),
+)
+"""Shown where a client lies about the figures that its score is made of."""
+
+PRIVACY = (
+    Column(
+        "sia",
+        "Source found",
+        "low is good",
+        "Source inference: share of target records whose owner the server guesses, as the client whose model has the "
+        "least loss on the record; mean over rounds. Ties share. Chance is 1/K.",
+    ),
+    Column("sia_worst", "Source found, worst client", "low is good", "The same for the most exposed client."),
+    Column(
+        "sia_cov",
+        "CoV",
+        "low = even",
+        "Coefficient of variation of the clients' shares (population standard deviation over mean), mean over rounds. "
+        "Raising low risks lowers it too: read it beside the level.",
+    ),
+    Column(
+        "sia_fi",
+        "FI",
+        "high = even",
+        "Jain's fairness index of the clients' shares, (sum a)^2 / (K sum a^2), mean over rounds. It is not the index "
+        "of the mean CoV.",
+    ),
+    Column("sia_eod", "EOD of risk", "low = even", "Largest minus smallest client's share, mean over rounds."),
+    Column(
+        "loss_fi",
+        "FI(Loss)",
+        "high = even",
+        "1 / (1 + c^2), with c the mean over clients i of the CoV over models j of the loss of model j on i's records; "
+        "mean over rounds.",
+    ),
+    Column(
+        "mia_loss_auc",
+        "Membership, loss",
+        "0.5 is chance",
+        "AUC of telling a client's training rows from its held-out rows by its last model's loss; mean over clients.",
+    ),
+    Column(
+        "mia_lira_offline_auc",
+        "Membership, LiRA offline",
+        "0.5 is chance",
+        "AUC of the likelihood ratio attack with shadow models that never saw the record; mean over clients.",
+    ),
+    Column(
+        "mia_lira_online_auc",
+        "Membership, LiRA online",
+        "0.5 is chance",
+        "AUC of the likelihood ratio attack with shadow models trained with and without the record; mean over clients.",
+    ),
+    Column(
+        "mia_cosine_auc",
+        "Membership, gradients",
+        "0.5 is chance",
+        "AUC of a random forest on the angles between a record's gradient and the client's update; mean over victims.",
+    ),
+    Column(
+        "accuracy_last3",
+        "Accuracy, last 3",
+        "high is good",
+        "Accuracy on the test pool, mean over the last three rounds that measured it, as FinP reports it.",
+    ),
+    Column(
+        "epsilon",
+        "Epsilon",
+        "low is good",
+        "What DP-SGD has spent over all rounds at the client that spent most, for adding or removing one record.",
+    ),
+)
+"""What attacks on the clients' privacy found; shown where they were run."""
+
 ATTACKED = (WEIGHT_MEAN, WEIGHT_LAST, ATTACKER_EOD, HONEST_EOD, POOLED_EOD, SPD, ACCURACY, GAP, CLIP)
 BENIGN = (HONEST_EOD, POOLED_EOD, SPD, ACCURACY, CLIP)
 
@@ -93,6 +179,12 @@ ATTACKS = {
     "inflate": "multiplies its update",
 }
 
+ATTACKS |= {
+    "claim_median": "reports the median of the others' curvature as its own",
+    "claim_huge": "multiplies the curvature that it reports",
+    "claim_flat": "reports no curvature at all",
+}
+
 ALWAYS = ("eta", "beta")
 """Parameters that stand in the name of a rule even where all runs have the same."""
 JUDGES_NOBODY = frozenset({"uniform", "fedavg"})
@@ -109,6 +201,11 @@ def labels(folder: Folder) -> dict[str, str]:
     out = {}
     for row in rows:
         mine = given[row.run]
+        if row.label:
+            others = [given[r.run] for r in rows if r.label == row.label]
+            told = ", ".join(f"{k} {short(v)}" for k, v in mine.items() if any(o.get(k) != v for o in others))
+            out[row.run] = f"{row.label} ({told})" if told else row.label
+            continue
         others = [given[r.run] for r in rows if r.rule == row.rule]
         keys = [k for k, v in mine.items() if v is not None and (k in ALWAYS or any(o.get(k) != v for o in others))]
         told = ", ".join(f"{k} {short(mine[k])}" for k in keys)

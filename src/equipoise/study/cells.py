@@ -14,7 +14,7 @@ from ..checks import BadInput
 from ..data import partition
 from ..rounds import stream
 from ..types import Array, Federation, Shard
-from .lookup import catalogue, lookup, parameters, refuse_unknown
+from .lookup import catalogue, check_types, lookup, parameters, refuse_unknown
 from .schema import Study
 
 
@@ -78,25 +78,29 @@ def sources(study: Study) -> list[Source]:
     return out
 
 
-def _deal(source: Source, train: Array, clients: int, seed: int, study: Study) -> tuple[list[Array], tuple[str, ...]]:
-    """Deal the training rows to clients; natural clients come sorted by name."""
-    section = study.partition
+def _deal(source: Source, rows: Array, clients: int, seed: int, study: Study) -> partition.Dealt:
+    """Deal these rows to clients; natural clients come sorted by name."""
+    section, table = study.partition, source.table
     deal = lookup("partition.kind", section.kind, catalogue(partition), "turns labels and groups into K row arrays")
     own = parameters(deal, wired=("clients", "seed"))
-    refuse_unknown(f"partition {section.kind}", section.model_extra or {}, own)
+    given = section.model_extra or {}
+    refuse_unknown(f"partition {section.kind}", given, own)
+    check_types(f"partition {section.kind}", deal, given, {})
     settings = {k: v for k, v in section.model_dump().items() if k in own}
     if deal is partition.natural:
-        if source.table.client is None:
+        if table.client is None:
             raise BadInput(
                 f'partition.kind = "natural" needs a client column, and {source.name} has none; '
                 "set data.client, or choose another kind"
             )
-        ids = source.table.client[train]
-        return [train[p] for p in deal(ids, **settings)], tuple(str(n) for n in np.unique(ids))
-    parts = deal(source.table.y[train], source.group[train], clients=clients, seed=seed, **settings)
+        dealt = deal(table.client[rows], table.y[rows], seed=seed, **settings)
+        return partition.Dealt([rows[p] for p in dealt.parts], dealt.names, dealt.log)
+    parts = deal(table.y[rows], source.group[rows], clients=clients, seed=seed, **settings)
     if ":" in section.kind:
-        parts = _each_row_once(section.kind, parts, len(train), clients)
-    return [train[p] for p in parts], tuple(f"client {k}" for k in range(clients))
+        parts = _each_row_once(section.kind, parts, len(rows), clients)
+    idle = data.left_out(parts, table.y[rows], table.classes)
+    names = tuple(f"client {k}" for k in range(clients))
+    return partition.Dealt([rows[p] for p in parts], names, (idle,) if idle else ())
 
 
 def _each_row_once(kind: str, given: Any, n: int, clients: int) -> list[Array]:
@@ -119,43 +123,64 @@ def _each_row_once(kind: str, given: Any, n: int, clients: int) -> list[Array]:
 
 
 def _describe(source: Source, parts: Sequence[Array], names: Sequence[str]) -> list[str]:
-    """A sentence per client: rows, and of each group how many rows and how many of them with y = 1."""
-    split = data.describe(parts, source.table.y, source.group, len(source.group_names))
+    """A sentence per client: rows, and of each group how many with y = 1; or of each class, where they are many."""
+    y, classes = source.table.y, source.table.classes
+    split = data.describe(parts, y, source.group, len(source.group_names))
     out = []
     for name, cells, distance in zip(names, split.cells, split.distance, strict=True):
-        groups = ", ".join(
-            f"{g} {c.sum()} ({c[1:].sum()} with y = 1)" for g, c in zip(source.group_names, cells.T, strict=True)
-        )
+        if len(classes) > 2:
+            of = cells.sum(1)
+            each = ", ".join(f"{c} {n}" for c, n in zip(classes, of, strict=False) if n)
+            groups = each if len(classes) <= 10 else f"{(of > 0).sum()} of {len(classes)} classes"
+        else:
+            groups = ", ".join(
+                f"{g} {c.sum()} ({c[1:].sum()} with y = 1)" for g, c in zip(source.group_names, cells.T, strict=True)
+            )
         out.append(f"  {name}: {cells.sum()} rows; {groups}; {distance:.2f} from the whole (total variation, 0..1)")
     return out
 
 
-def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
-    """Hold out the stratified test pool, partition the rest, scale on training rows, and set up the loss terms.
+def _hold_out(source: Source, parts: Sequence[Array], fraction: float, seed: int, what: str) -> tuple[Any, Any]:
+    """Take a stratified share of every client's rows aside: (what stays, what is held out), per client."""
+    stays, held = [], []
+    for k, rows in enumerate(parts):
+        own = int(stream(seed, "held" if what == "held_fraction" else what, 0, k).integers(2**31))
+        keep, out = data.hold_out(source.table.y[rows], source.group[rows], fraction, own, what)
+        stays.append(rows[keep])
+        held.append(rows[out])
+    return stays, held
 
-    The partition depends on the data set, the seed and the number of clients alone, so every rule, the pilot and the
-    adversary-free control of a seed see the same rows.
+
+def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
+    """Hold out the stratified test pool, partition the rest, scale on training rows, and set up the federation.
+
+    Natural clients each give their own share to the pool, which is also what they hold out unless more is asked for;
+    otherwise the pool is drawn before the rows are dealt. The partition depends on the data set, the seed and the
+    number of clients alone, so every rule, the pilot and the adversary-free control of a seed see the same rows.
     """
     t, section = source.table, study.data
-    train, test = data.hold_out(t.y, source.group, section.test_fraction, seed)
+    held: list[Array] = []
+    if study.partition.kind == "natural":
+        dealt = _deal(source, np.arange(len(t.y)), clients, seed, study)
+        parts, held = _hold_out(source, dealt.parts, section.test_fraction, seed, "test_fraction")
+        test = np.sort(np.concatenate(held))
+    else:
+        train, test = data.hold_out(t.y, source.group, section.test_fraction, seed)
+        dealt = _deal(source, train, clients, seed, study)
+        parts = dealt.parts
+    names = dealt.names
     if not len(test):
         raise BadInput(
             f"data.test_fraction = {section.test_fraction:g} holds out none of the {len(t.y)} rows of {source.name}; "
             "raise it, or nothing can be measured"
         )
-    parts, names = _deal(source, train, clients, seed, study)
     if len(parts) < 2:
         raise BadInput(
             f"{source.name} is dealt to 1 client ({names[0]}); a weight is a share among at least 2: "
             "raise partition.clients, or choose another partition.kind"
         )
-    held: list[Array] = []
     if section.held_fraction > 0:
-        for k, rows in enumerate(parts):
-            own = int(stream(seed, "held", 0, k).integers(2**31))
-            keep, out = data.hold_out(t.y[rows], source.group[rows], section.held_fraction, own, "held_fraction")
-            parts[k] = rows[keep]
-            held.append(rows[out])
+        parts, held = _hold_out(source, parts, section.held_fraction, seed, "held_fraction")
     every = np.concatenate(parts)
     x = data.scale(t.x, data.fit_scaling(t.x, t.numeric, every)).astype(np.dtype(study.training.dtype))
 
@@ -170,8 +195,11 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
         f"{source.name}, seed {seed}: {len(test)} rows held out as the test pool, "
         f"{len(every)} for training at {len(parts)} clients"
         + (f", {sum(map(len, held))} held out at the clients" if held else ""),
+        *dealt.log,
         *_describe(source, parts, names),
     )
     ids = np.arange(len(parts), dtype=np.int64)
-    federation = Federation(ids, [shard(rows) for rows in parts], {}, len(source.group_names), views)
+    federation = Federation(
+        ids, [shard(rows) for rows in parts], {}, len(source.group_names), views, len(source.table.classes)
+    )
     return Cell(source, len(parts), seed, federation, names, len(every), log)

@@ -77,7 +77,7 @@ def _programs(
         snapshots = dict(saved.snapshots)
     for program in plan.programs:
         began = time.monotonic()
-        runs = [p.run(_clip(plan, p, journal, clips)) for p in program.runs]
+        runs = [p.run(_clip(plan, p, journal, clips), program.eyes) for p in program.runs]
         started = {r.name: snapshots[r.name] for r in runs if r.name in snapshots}
         if not _is_over(program, started):
             step = 0

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..checks import BadInput
 from .cells import Cell, Source, cell
 from .planned_run import PlannedRun
 from .rules import Chosen, chosen
-from .schema import Study
+from .schema import Rule, Study
 
 
 def grid(study: Study, read: Sequence[Source]) -> tuple[list[PlannedRun], list[PlannedRun]]:
@@ -28,7 +27,8 @@ def grid(study: Study, read: Sequence[Source]) -> tuple[list[PlannedRun], list[P
                 f"pilot-{here}{tail}",
                 made,
                 architecture,
-                chosen("fedavg"),
+                chosen(Rule(name="fedavg")),
+                None,
                 None,
                 None,
                 study,
@@ -60,38 +60,25 @@ def _rules(study: Study) -> list[Chosen]:
     out = []
     for rule in study.rule:
         given = rule.model_extra or {}
-        lists = {
-            k: [v] if not isinstance(v, list) or (k == "metrics" and _all_texts(v)) else v for k, v in given.items()
-        }
+        lists = {k: v if isinstance(v, list) else [v] for k, v in given.items()}
         if empty := [k for k, v in lists.items() if not v]:
             raise BadInput(f"rule {rule.name}: {empty[0]} is an empty list; give at least one value, or leave it out")
         for undefined, values in itertools.product(study.score.undefined, itertools.product(*lists.values())):
-            out.append(
-                chosen(
-                    rule.name,
-                    dict(zip(lists, values, strict=True)),
-                    undefined,
-                    tag_policy=len(study.score.undefined) > 1,
-                )
-            )
+            several = len(study.score.undefined) > 1
+            out.append(chosen(rule, dict(zip(lists, values, strict=True)), undefined, tag_policy=several))
     return out
 
 
-def _all_texts(values: list[Any]) -> bool:
-    """Whether a list is one list of names, such as the metrics of a joint rule, and not a list of values to try."""
-    return all(isinstance(v, str) for v in values)
-
-
 def _with_controls(base: PlannedRun, tail: str) -> list[PlannedRun]:
-    """The run under every strength of the adversary, and one adversary-free control for all of them."""
+    """The run under every kind and strength of the adversary, and one adversary-free control for all of them."""
     adversary = base.study.adversary
     if adversary is None:
         return [replace(base, name=base.name + tail)]
     controls = [replace(base, name=f"{base.name}-control{tail}")] if adversary.control else []
     attacked = replace(base, adversary=adversary, control=controls[0].name if controls else None)
     return [
-        replace(attacked, name=f"{base.name}-{adversary.kind}({strength:g}){tail}", strength=strength)
-        for strength in adversary.strength
+        replace(attacked, name=f"{base.name}-{kind}({strength:g}){tail}", attack=kind, strength=strength)
+        for kind, strength in itertools.product(adversary.kind, adversary.strength)
     ] + controls
 
 

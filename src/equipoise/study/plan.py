@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,32 @@ import numpy as np
 from .. import metrics
 from ..checks import BadInput, extra
 from ..layout import Layout
-from ..records import entry
-from ..types import Learner, Reports, Round
+from ..records import entry, strict
+from ..types import Learner, Measure, Reports, Round
 from .cells import Source, sources
 from .grid import grid
-from .lookup import catalogue
-from .planned_run import PlannedRun
+from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
+from .planned_run import PlannedRun, spent
+from .probes import Eyes
 from .schema import Study
 
 FULL_BATCH_BELOW = 2_000
 """Training rows of the whole federation below which ``batch = "auto"`` means full batch."""
 
+FIGURES = frozenset({"eigenvalue", "trace", "trace_error"})
+"""What clients can measure of their curvature."""
+
 
 @dataclass(frozen=True)
 class Program:
-    """Runs that share one stacked program, because width, layers, shared part and batch agree."""
+    """Runs that share one stacked program, because width, layers, shared part, batch and gradient stage agree.
+
+    ``eyes``: what the laboratory looks at trained models with.
+    """
 
     name: str
     learner: Learner
+    eyes: Eyes
     layout: Layout
     runs: Sequence[PlannedRun]
     rounds: int
@@ -75,8 +83,15 @@ class Plan:
             "group_names": source.group_names,
             "favourable": source.favourable,
             "favourable_label": source.favourable_label,
+            "classes": len(source.table.classes),
             "rule": planned.rule.name,
+            "label": planned.rule.label,
             "parameters": planned.rule.parameters,
+            "scores": planned.rule.scores,
+            "terms": planned.rule.terms,
+            "shuffled": planned.rule.shuffled,
+            "training": planned.rule.training,
+            "private": spent(planned),
             "formula": planned.rule.formula,
             "undefined_policy": planned.rule.undefined,
             "clients": planned.cell.clients,
@@ -84,7 +99,7 @@ class Plan:
             "architecture": planned.architecture,
             "seed": planned.cell.seed,
             "replicate": planned.replicate,
-            "adversary": planned.adversary.kind if planned.adversary else None,
+            "adversary": planned.attack,
             "adversaries": list(planned.members),
             "strength": planned.strength,
             "control": planned.control,
@@ -113,6 +128,8 @@ def _try_out(planned: PlannedRun) -> None:
     run.aggregator.check(len(ids))
     for moment in run.aggregator.asks:
         when, _, view = moment.partition("@")
+        if moment in FIGURES:
+            continue
         if when not in ("received", "trained"):
             raise BadInput(f"rule {planned.rule.name}: moment {when!r} is unknown; take 'received' or 'trained'")
         if view and view not in planned.cell.federation.views:
@@ -120,40 +137,48 @@ def _try_out(planned: PlannedRun) -> None:
                 f'score.on = "{view}" needs rows that the clients hold out; set data.held_fraction, such as 0.2'
             )
     table = np.tile(np.arange(1, 1 + 4 * groups).reshape(groups, 4), (len(ids), 1, 1))
-    counts = dict.fromkeys(run.aggregator.asks, table)
-    nobody_moved = Reports(ids, np.zeros((len(ids), 1)), np.ones(len(ids)), counts=counts)
+    moments, figures = run.aggregator.asks - FIGURES, run.aggregator.asks & FIGURES
+    counts = dict.fromkeys(moments, table)
+    told = dict.fromkeys(figures, np.ones(len(ids)))
+    nobody_moved = Reports(ids, np.zeros((len(ids), 1)), np.ones(len(ids)), told, counts)
     run.aggregator.step(nobody_moved, run.aggregator.init())
 
 
 def _programs(study: Study, runs: Sequence[PlannedRun], wave: str) -> list[Program]:
     """Group the runs of a wave by what a stacked program must agree on."""
-    groups: dict[tuple[str, str], list[PlannedRun]] = {}
+    groups: dict[tuple[str, str, str], list[PlannedRun]] = {}
     for planned in runs:
-        groups.setdefault((planned.cell.source.name, planned.architecture), []).append(planned)
-    return [
-        _program(study, f"{wave} {name} {architecture}", members) for (name, architecture), members in groups.items()
-    ]
+        own = strict({"training": planned.rule.training, "private": planned.private})
+        groups.setdefault((planned.cell.source.name, planned.architecture, own), []).append(planned)
+    names: dict[str, int] = {}
+    out = []
+    for (source, architecture, _), members in groups.items():
+        name = f"{wave} {source} {architecture}"
+        names[name] = names.get(name, 0) + 1
+        out.append(_program(study, name if names[name] == 1 else f"{name} {names[name]}", members))
+    return out
 
 
 def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
-    from .. import learners, models, objectives
+    from .. import curvature, learners, models
 
-    section, training = study.model, study.training
-    width = members[0].cell.source.table.x.shape[1]
-    build = models.load_factory(section.module) if section.module else partial(models.mlp, hidden=section.hidden)
-    if not section.module:
-        _check_memory(study, width, members)
-    factory = partial(build, width)
-    shared = {"splitml": section.shared, "full": None, "silo": 0}[members[0].architecture]
-    names = models.shared_names(factory(), shared)
-    small = len(members[0].cell.source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
+    first = members[0]
+    source, training = first.cell.source, first.training
+    factory = _factory(study, source)
+    _check_memory(study, factory, members)
+    module = factory()
+    shared = {"splitml": study.model.shared, "full": None, "silo": 0}[first.architecture]
+    names = models.shared_names(module, shared, study.model.buffers)
+    small = len(source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
     batch = ("full" if small else 64) if training.batch == "auto" else training.batch
+    classes = len(source.table.classes)
     learner = learners.stacked(
         factory,
         shared=names,
-        terms=catalogue(objectives),
-        count=metrics.counts,
+        terms=_terms(members, module),
+        count=metrics.counts if classes == 2 else metrics.hits,
         steps=training.steps,
+        epochs=training.epochs,
         batch=batch,
         sampling=training.sampling,
         optimiser=training.optimiser,
@@ -163,14 +188,65 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
         balance=training.balance,
         dtype=training.dtype,
         engine=training.engine,
+        measures=[_measure(study, curvature)],
+        private=learners.Private(first.private.clip, first.private.noise) if first.private else None,
     )
-    return Program(name, learner, learners.layouts(factory, names)[0], members, study.rounds)
+    layouts = learners.layouts(factory, names)
+    eyes = Eyes(learner, factory, names, split=bool(layouts[1].size) and first.architecture == "splitml")
+    return Program(name, learner, eyes, layouts[0], members, study.rounds)
 
 
-def _check_memory(study: Study, width: int, members: Sequence[PlannedRun]) -> None:
-    """Refuse an MLP that this machine cannot hold once per client with two numbers of Adam's beside each parameter."""
-    layers = [width, *study.model.hidden, 1]
-    numbers = sum((a + 1) * b for a, b in pairwise(layers))
+def _factory(study: Study, source: Source) -> Callable[[], Any]:
+    """Return the builder of the study's model, for as many features and classes as the data set has."""
+    from .. import models
+
+    section, given = study.model, study.model.model_extra or {}
+    what = f"model {section.name}"
+    ours = catalogue(models)
+    turns = "turns a number of features into a torch module"
+    known: dict[str, Any] = {"classes": len(source.table.classes), "shape": source.table.shape}
+    if ":" in section.name:
+        build = models.load_factory(section.name, **known)
+        refuse_unknown(what, given, {})
+    else:
+        maker = lookup("model.name", section.name, ours, turns)
+        own = parameters(maker, wired=known)
+        refuse_unknown(what, given, own)
+        check_types(what, maker, given, {})
+        takes = inspect.signature(maker).parameters
+        build = partial(maker, **{k: v for k, v in known.items() if k in takes}, **given)
+    return partial(build, source.table.x.shape[1])
+
+
+def _terms(members: Sequence[PlannedRun], module: Any) -> dict[str, Function]:
+    """Return the loss terms that these runs name; one that is about the layers is made for the model."""
+    from .. import objectives
+
+    ours = catalogue(objectives)
+    out = {}
+    for name in dict.fromkeys(name for p in members for name in p.terms):
+        term = lookup("term", name, ours, "turns a Local into one number per slot")
+        about_layers = next(iter(inspect.signature(term).parameters), "") == "module"
+        out[name] = term(module) if about_layers else term
+    return out
+
+
+def _measure(study: Study, curvature: Any) -> Measure:
+    section = study.curvature
+    maker = getattr(curvature, section.preset)
+    given = section.model_extra or {}
+    refuse_unknown("curvature", given, parameters(maker))
+    check_types("curvature", maker, given, {})
+    measure: Measure = maker(**given)
+    return measure
+
+
+def _check_memory(study: Study, factory: Callable[[], Any], members: Sequence[PlannedRun]) -> None:
+    """Refuse a model that this machine cannot hold once per client with two numbers of Adam's beside each parameter."""
+    import torch
+
+    with torch.device("meta"):  # has the shapes and takes no memory
+        numbers = sum(p.numel() for p in factory().parameters())
     clients = sum(p.cell.clients for p in members)
     needed = 4 * numbers * clients * np.dtype(study.training.dtype).itemsize
     try:
@@ -179,7 +255,7 @@ def _check_memory(study: Study, width: int, members: Sequence[PlannedRun]) -> No
         return
     if needed > here:
         raise BadInput(
-            f"{clients} clients side by side with {numbers:,} parameters each (model.hidden = "
-            f"{list(study.model.hidden)}) need about {needed / 1e9:,.0f} GB, and this machine has {here / 1e9:,.0f}; "
+            f"{clients} clients side by side with {numbers:,} parameters each (model {study.model.name}) need about "
+            f"{needed / 1e9:,.0f} GB, and this machine has {here / 1e9:,.0f}; "
             "make the layers smaller, or run fewer seeds, rules or clients at once"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +15,12 @@ from ..rounds import stream
 from ..types import Array, Choice, Reports, Run
 from .cells import Cell
 from .lookup import Function, catalogue, lookup
+from .probes import Eyes, probe
 from .rules import Chosen, aggregator, broadcast_statistic
-from .schema import Adversary, Study
+from .schema import Adversary, Private, Study, Training, checked
+
+HOSTILE = ("disparity", "gaming")
+"""Loss terms that only an adversary has."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class PlannedRun:
     architecture: str
     rule: Chosen
     adversary: Adversary | None
+    attack: str | None
     strength: float | None
     study: Study
     clip: float | str = "none"
@@ -40,28 +47,47 @@ class PlannedRun:
         base = self.cell.seed
         return int(stream(base, "replicate", self.replicate).integers(2**53)) if self.replicate else base
 
-    def run(self, clip: float | None) -> Run:
-        """Return the run with its clip."""
+    @property
+    def training(self) -> Training:
+        """The study's [training], with what this method has of its own."""
+        base = self.study.training.model_dump()
+        sampling = {"sampling": "poisson", "balance": "none"} if self.private else {}
+        return checked(Training, base | sampling | dict(self.rule.training), f"training of the rule {self.rule.name}")
+
+    @property
+    def private(self) -> Private | None:
+        """The method's DP-SGD, if it has one."""
+        return self.rule.private
+
+    @property
+    def terms(self) -> dict[str, Array]:
+        """Terms of the local loss with every client's coefficient (K,)."""
+        federation, k = self.cell.federation, self.cell.clients
+        proximal = {"proximal": self.study.training.proximal} if self.study.training.proximal else {}
+        everyone = {"cross_entropy": 1.0} | proximal | dict(self.rule.terms)
+        terms = {name: np.full(k, float(c)) for name, c in everyone.items()}
+        if self.attack in HOSTILE:
+            hostile = np.isin(federation.clients, self.members)
+            terms[self.attack] = np.where(hostile, self.strength or 0.0, 0.0)
+        return terms
+
+    def run(self, clip: float | None, eyes: Eyes | None = None) -> Run:
+        """Return the run with its clip; the laboratory attacks privacy if it is given eyes."""
         federation, study, adversary = self.cell.federation, self.study, self.adversary
         k, members = self.cell.clients, self.members
-        rule = aggregator(self.rule, study.score, k, clip)
-        terms: dict[str, Array] = {"cross_entropy": np.ones(k)}
-        if study.training.proximal:
-            terms["proximal"] = np.full(k, study.training.proximal)
+        rule = aggregator(self.rule, study.score, k, clip, self.seed)
         hostile = []
         if adversary is not None:
-            if adversary.kind in _hostile_terms():
-                terms[adversary.kind] = np.where(np.isin(federation.clients, members), self.strength or 0.0, 0.0)
-            else:
-                hostile.append(_tamper(adversary.kind, members, self.strength))
+            if self.attack not in HOSTILE:
+                hostile.append(_tamper(str(self.attack), members, self.strength))
             if adversary.inflate != 1.0:
                 hostile.append(attacks.inflate(members, adversary.inflate))
-            if adversary.kind == "gaming":
+            if self.attack == "gaming":
                 rule = broadcast_statistic(rule, study.score, adversary)
         part = study.participation
         return Run(
             self.name,
-            replace(federation, terms=terms),
+            replace(federation, terms=self.terms),
             rule,
             self.seed,
             study.rounds,
@@ -70,6 +96,11 @@ class PlannedRun:
             late=_each_with_chance(part.late, "late"),
             tamper=attacks.both(*hostile),
             observes=self._observes,
+            **(
+                {"probe": probe(self.cell, study, self.seed, eyes)}
+                if eyes and study.inference and not self.is_pilot
+                else {}
+            ),
         )
 
     @property
@@ -90,22 +121,39 @@ class PlannedRun:
         return frozenset(moments)
 
 
-def _hostile_terms() -> dict[str, Function]:
-    """The loss terms that only an adversary has."""
+def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Function:
     from .. import objectives
 
-    return {name: term for name, term in catalogue(objectives).items() if name not in ("cross_entropy", "proximal")}
-
-
-def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Function:
     ours = {name: f for name, f in catalogue(attacks).items() if f is not attacks.both}
+    hostile = {name: getattr(objectives, name) for name in HOSTILE}
     turns = "turns members and a strength into (reports, broadcast) -> reports"
-    tamper = lookup("adversary.kind", kind, ours | _hostile_terms(), turns)(members, strength)
+    tamper = lookup("adversary.kind", kind, ours | hostile, turns)(members, strength)
     if ":" not in kind:
         return tamper  # type: ignore[no-any-return]
     if not callable(tamper):
         raise BadInput(f"adversary.kind {kind!r} made a {type(tamper).__name__}; it {turns}")
     return guarded(f"the attack of adversary.kind {kind!r}", tamper, Reports)
+
+
+def spent(planned: PlannedRun) -> dict[str, Any] | None:
+    """Return what DP-SGD has spent after all rounds at the client that spent most, and at each; None without it."""
+    private, training = planned.private, planned.training
+    if private is None:
+        return None
+    sizes = [len(shard.y) for shard in planned.cell.federation.shards]
+    batch = max(sizes) if training.batch == "full" else 64 if training.batch == "auto" else training.batch
+    rounds = planned.study.rounds
+    steps = [rounds * (training.steps or training.epochs * -(-n // batch)) for n in sizes]
+    each = _accounted(private.noise, tuple(sizes), batch, tuple(steps), private.delta)
+    worst = max(each, key=lambda s: s.epsilon)
+    return {**worst._asdict(), "clip": private.clip, "noise": private.noise, "epsilons": [s.epsilon for s in each]}
+
+
+@lru_cache(maxsize=64)
+def _accounted(noise: float, sizes: tuple[int, ...], batch: float, steps: tuple[int, ...], delta: float) -> Any:
+    from .. import accounting
+
+    return accounting.per_client(noise, sizes, batch, steps, delta)
 
 
 def _cohort(fraction: float) -> Choice:

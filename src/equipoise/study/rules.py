@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import aggregate, metrics, robust, scores, weights
 from ..checks import BadInput, nearest
-from ..types import Aggregator, Array
+from ..types import Aggregator, Array, Reports
 from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
-from .schema import Adversary, Score
+from .schema import Adversary, Private, Rule, Score
 
 INSTEAD_OF_ETA = {"share": None, "honest": 0.0}
 """The share that a fully biased client may keep while honest scores stay below ``honest``."""
+
+FIRST_RHO = 0.5
+"""What a client is told of its score before there is one, as in FinP."""
 
 
 def gaps() -> dict[str, Callable[[Array], Array]]:
@@ -25,18 +28,30 @@ def gaps() -> dict[str, Callable[[Array], Array]]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A rule by name with its parameters, and what records say about it."""
+    """A method: a rule by name with its parameters, what it asks of clients, and what records say about it.
+
+    ``scores``: names of what clients are judged by; ``terms``: term of the local loss -> coefficient; ``rho``: the
+    score that clients are told, if a term of theirs reads it; ``training``: what differs from the study's [training].
+    """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     undefined: str = "neutral"
     tag: str = ""
     formula: str = ""
+    label: str | None = None
+    scores: tuple[str, ...] = ()
+    terms: Mapping[str, float] = field(default_factory=dict)
+    rho: str | None = None
+    shuffled: bool = False
+    private: Private | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
 
 def known() -> dict[str, Function]:
     """Return every rule of ours by name."""
-    return catalogue(weights) | catalogue(robust) | {"fairfed": aggregate.fairfed}
+    others: dict[str, Function] = {"fairfed": aggregate.fairfed, "equidistant": aggregate.equidistant}
+    return catalogue(weights) | catalogue(robust) | others
 
 
 def _function(name: str) -> Function:
@@ -48,8 +63,6 @@ def _parameters(function: Function) -> dict[str, Any]:
     own = parameters(function, wired=("clip", "undefined", "asks"))
     if function in (weights.fairis, weights.fairis_n):
         own |= INSTEAD_OF_ETA
-    if function is weights.joint:
-        own |= {"metrics": None}
     return own
 
 
@@ -61,44 +74,72 @@ def formula(function: Function) -> str:
 
 
 def chosen(
-    name: str, given: Mapping[str, Any] | None = None, undefined: str = "neutral", *, tag_policy: bool = False
+    rule: Rule, given: Mapping[str, Any] | None = None, undefined: str = "neutral", *, tag_policy: bool = False
 ) -> Chosen:
-    """Look a rule up and check the names of its parameters.
+    """Look a method's rule up and check the names and types of the ``given`` parameters.
 
     Examples
     --------
-    >>> chosen("fairis", {"eta": 1.05}).tag
+    >>> chosen(Rule(name="fairis"), {"eta": 1.05}).tag
     'fairis(eta=1.05)'
-    >>> chosen("fairis", {"etta": 1.05})
+    >>> chosen(Rule(name="fairis"), {"etta": 1.05})
     Traceback (most recent call last):
     ...
     equipoise.checks.BadInput: 'etta' is no parameter of the rule fairis; did you mean 'eta'?
     """
+    name = rule.name
     function, given = _function(name), dict(given or {})
     own = _parameters(function)
     refuse_unknown(f"rule {name}", given, own)
-    check_types(f"rule {name}", function, given, {"share": float, "honest": float, "metrics": list[str]})
+    check_types(f"rule {name}", function, given, {"share": float, "honest": float})
     if "honest" in given and "share" not in given:
         raise BadInput(f"rule {name}: honest = {given['honest']:g} belongs to share; give share too, or leave it out")
-    if given.get("metrics") == []:
-        raise BadInput(f"rule {name}: metrics is an empty list; name at least one metric, or leave it out")
+    if rule.scores and len(rule.scores) > 1 and function is not weights.joint:
+        raise BadInput(
+            f"rule {name} weighs by one score, and scores lists {len(rule.scores)}; only joint takes several"
+        )
     if "eta" in given and "share" in given:
         raise BadInput(f"rule {name}: give eta, or the share a fully biased client may keep, not both")
     needed = [k for k, default in own.items() if default is inspect.Parameter.empty and k not in given]
     if needed:
         raise BadInput(f"rule {name} needs {needed[0]!r}; add {needed[0]} = ... to its [[rule]]")
-    filled = {k: v for k, v in own.items() if k not in INSTEAD_OF_ETA and k != "metrics"} | given
+    filled = {k: v for k, v in own.items() if k not in INSTEAD_OF_ETA} | given
     if "share" in given:
         filled.pop("eta", None)
     inside = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in given.items()] or [
         f"{k}={v:g}" for k, v in filled.items() if k == "eta" and isinstance(v, float)
     ]
-    inside += [f"undefined={undefined}"] if tag_policy else []
     short = name.replace("_", "-").replace(":", ".")
-    tag = short + (f"({','.join(inside)})" if inside else "")
+    asked = [] if rule.label else [*_asked_of_clients(rule)]
+    inside = ([] if rule.label and not given else inside) + asked + ([f"undefined={undefined}"] if tag_policy else [])
+    tag = (rule.label or short) + (f"({','.join(inside)})" if inside else "")
     return Chosen(
-        short if ":" not in name else name, filled, undefined, tag.replace(" ", "").replace("/", "_"), formula(function)
+        short if ":" not in name else name,
+        filled,
+        undefined,
+        tag.replace(" ", "_" if rule.label else "").replace("/", "_"),
+        formula(function),
+        rule.label,
+        tuple(rule.scores or ()),
+        dict(rule.terms),
+        rule.rho,
+        rule.order == "shuffled",
+        rule.private,
+        dict(rule.training),
     )
+
+
+def _asked_of_clients(rule: Rule) -> Iterator[str]:
+    """What tells a method without a label from others of the same rule."""
+    yield from rule.scores or ()
+    yield from (f"{name}={c:g}" for name, c in rule.terms.items())
+    if rule.rho:
+        yield f"rho={rule.rho}"
+    if rule.order != "correct":
+        yield f"order={rule.order}"
+    if rule.private:
+        yield f"dp={rule.private.clip:g}*{rule.private.noise:g}"
+    yield from (f"{name}={value}" for name, value in rule.training.items())
 
 
 def _metric(name: str) -> Callable[[Array], Array]:
@@ -128,13 +169,49 @@ def _moment(score: Score) -> str:
     return score.moment if score.on == "train" else f"{score.moment}@{score.on}"
 
 
-def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None) -> Aggregator:
-    """Return the server's rule for a federation of this many clients."""
-    function, moment = _function(rule.name), _moment(score)
+def scored(name: str, score: Score) -> tuple[Callable[[Reports], Array], frozenset[str]]:
+    """Return the score that ``name`` means and what it asks clients for.
+
+    A metric of ``gaps`` (or yours) judges the client's counts; a score of curvature its figures;
+    ``package.module:score`` with an attribute ``asks`` whatever it asks for.
+    """
+    key = name.replace("-", "_")
+    ours = {n: f for n, f in catalogue(scores).items() if f is not scores.gap}
+    if key in ours:
+        maker = ours[key]
+        constant = {"constant": score.constant} if "constant" in parameters(maker) else {}
+        return maker(*score.figures, **constant), frozenset(score.figures)
+    if ":" in name and hasattr(own := lookup("score", name, {}, "turns reports into scores (K,) in 0..1"), "asks"):
+        return own, frozenset(own.asks)
+    if ":" not in name and key not in metrics.named.__all__:
+        raise BadInput(f"score {name!r} is unknown; {nearest(key, {**gaps(), **ours})}")
+    return scores.gap(_metric(name), _moment(score)), frozenset({_moment(score)})
+
+
+def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None, seed: int = 0) -> Aggregator:
+    """Return the server's part of a method for a federation of this many clients."""
+    server = _server(rule, score, clients, clip)
+    reads_rho = {"lipschitz_code", "lipschitz_paper"} & set(rule.terms)
+    if reads_rho or rule.rho:
+        told, asks = scored(_rho(rule), score)
+        server = aggregate.telling(server, "rho", told, first=FIRST_RHO, asks=asks)
+    return aggregate.misassigned(server, seed=seed) if rule.shuffled else server
+
+
+def _rho(rule: Chosen) -> str:
+    """What clients are told: the score that is named for it, else the one that they are weighed by, else FinP's."""
+    of_curvature = [name for name in rule.scores if name.replace("-", "_") not in gaps()]
+    return rule.rho or (of_curvature[0] if of_curvature else "deviation")
+
+
+def _server(rule: Chosen, score: Score, clients: int, clip: float | None) -> Aggregator:
+    function = _function(rule.name)
     params = dict(rule.parameters)
     if function is aggregate.fairfed:
         judged = params.pop("moment") if score.on == "train" else f"{params.pop('moment')}@{score.on}"
         return aggregate.fairfed(_signed(score.metric), moment=judged, clip=clip, **params)
+    if function is aggregate.equidistant:
+        return aggregate.equidistant(clip=clip, **params)
     if function in [getattr(robust, name) for name in robust.__all__]:
         return aggregate.robust(
             function, chooses=getattr(robust, f"{function.__name__}_choice", None), clip=clip, **params
@@ -143,10 +220,10 @@ def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None) -> 
         params = {"eta": weights.eta_for_cap(params.pop("share"), clients, params.pop("honest", 0.0))}
     if function in (weights.uniform, weights.fedavg):
         return aggregate.weighted(function, clip=clip, **params)
-    judged = params.pop("metrics", None) or [score.metric]
-    each = [scores.gap(_metric(m), moment) for m in judged]
-    seen = scores.several(*each) if len(each) > 1 else each[0]
-    return aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=(moment,), **params)
+    judges = [scored(name, score) for name in rule.scores or (score.metric,)]
+    seen = scores.several(*(s for s, _ in judges)) if len(judges) > 1 else judges[0][0]
+    asks = frozenset().union(*(a for _, a in judges))
+    return aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=asks, **params)
 
 
 def broadcast_statistic(rule: Aggregator, score: Score, adversary: Adversary) -> Aggregator:

@@ -103,24 +103,30 @@ class Partition(BaseModel):
     min_size: Whole = Field(default=1, ge=1)
 
 
-class Model(Section):
-    """What is trained and which part is shared.
+class Model(BaseModel):
+    """What is trained, with the builder's own parameters (an MLP's ``hidden``), and which part of it is shared.
 
-    ``module``: your own ``package.module:factory``, called with the number of features.
+    ``name``: a builder of ``models``, or your own ``package.module:factory``. ``buffers``: what becomes of the running
+    statistics of batch normalisation: averaged like parameters, kept local, or refused.
     """
 
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str = "mlp"
     architecture: Axis[Literal["splitml", "full", "silo"]] = ("splitml",)
     shared: Whole = Field(default=2, ge=1)
-    hidden: tuple[Annotated[Whole, Field(ge=1, le=100_000)], ...] = (64, 32, 16)
-    module: str | None = None
+    buffers: Literal["average", "local", "refuse"] = "average"
 
 
 class Training(Section):
-    """Local training. ``batch = "auto"``: all rows when the federation trains on fewer than 2,000, else 64."""
+    """Local training. ``batch = "auto"``: all rows when the federation trains on fewer than 2,000, else 64.
 
-    steps: Whole = Field(default=60, ge=1, le=1_000_000)
+    ``steps``: with replacement 60 unless given; with epochs and Poisson sampling as many as ``epochs`` take.
+    """
+
+    steps: Whole | None = Field(default=None, ge=1, le=1_000_000)
+    epochs: Whole = Field(default=1, ge=1, le=10_000)
     batch: Whole | Literal["auto", "full"] = "auto"
-    sampling: Literal["replacement", "epoch"] = "replacement"
+    sampling: Literal["replacement", "epoch", "poisson"] = "replacement"
     optimiser: Literal["adam", "sgd"] = "adam"
     lr: Real = Field(default=0.005, gt=0)
     momentum: Real = Field(default=0.0, ge=0, lt=1)
@@ -134,7 +140,12 @@ class Training(Section):
     def _sane(self) -> Training:
         if isinstance(self.batch, int) and self.batch < 1:
             raise ValueError(f"training.batch must be at least 1, got {self.batch}")
-        if isinstance(self.batch, int) and self.steps * self.batch > MOST_ROWS:
+        if self.epochs > 1 and self.sampling == "replacement":
+            raise ValueError(
+                f'training.epochs = {self.epochs} belongs to sampling = "epoch" or "poisson", and with replacement '
+                "there are no epochs; set training.sampling, or training.steps instead"
+            )
+        if isinstance(self.batch, int) and self.steps is not None and self.steps * self.batch > MOST_ROWS:
             raise ValueError(
                 f"training.steps = {self.steps} batches of training.batch = {self.batch} rows are more than "
                 f'{MOST_ROWS:,} rows a round at each client; lower one of them, or set training.batch = "full"'
@@ -148,19 +159,46 @@ class Training(Section):
 
 
 class Score(Section):
-    """What a client is judged by: its own fairness gap, of which model, on which rows, and what if it is undefined."""
+    """What clients are judged by, unless their rule names other scores.
+
+    A gap is ``metric`` of the model at a ``moment`` on some rows. A score of curvature (deviation, rank, absolute)
+    reads ``figures``; ``constant`` is what absolute compares them with.
+    """
 
     metric: str = "equal_opportunity_difference"
     moment: Literal["trained", "received"] = "trained"
     on: Literal["train", "held"] = "train"
     undefined: Axis[Literal["neutral", "worst", "previous", "error", "zero"]] = ("neutral",)
+    figures: Axis[Literal["eigenvalue", "trace"]] = ("eigenvalue", "trace")
+    constant: Real = Field(default=1.0, gt=0)
+
+
+class Private(Section):
+    """DP-SGD at every client: gradients of single rows clipped to ``clip``, noise of ``noise * clip`` on their sum."""
+
+    clip: Real = Field(gt=0)
+    noise: Real = Field(ge=0)
+    delta: Real = Field(default=1e-5, gt=0, lt=1)
 
 
 class Rule(BaseModel):
-    """What the server makes of the scores: a name and the rule's own parameters, each a value or a list (a grid)."""
+    """A method: what the server does, by name with the rule's own parameters, and what it asks of the clients.
+
+    A parameter is a value or a list (a grid). ``scores``: what clients are judged by, a metric or a score, several for
+    joint. ``terms``: added to every client's loss, name -> coefficient. ``rho``: the score that clients are told where
+    a term reads it. ``order = "shuffled"`` reproduces FinP's mis-assigned scores. ``private``: DP-SGD. ``training``:
+    settings of [training] that only this method has. ``label``: its name in tables.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
+    label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.,()=-]*$")] | None = None
+    scores: Axis[str] | None = None
+    terms: dict[str, Real] = {}
+    rho: str | None = None
+    order: Literal["correct", "shuffled"] = "correct"
+    private: Private | None = None
+    training: dict[str, Any] = {}
 
 
 class Clip(Section):
@@ -180,10 +218,11 @@ class Adversary(Section):
     """Who attacks and how.
 
     ``kind``: a hostile term of the local loss (disparity, gaming), with ``strength`` as its coefficient, or an attack
-    on the update (inflate), called with it; or one of yours. ``inflate`` also multiplies the members' updates.
+    on what is sent (inflate, claim_median ...), called with it; or one of yours. Several kinds are tried in turn.
+    ``inflate`` also multiplies the members' updates.
     """
 
-    kind: str = "disparity"
+    kind: Axis[str] = ("disparity",)
     members: tuple[Whole, ...] = (0,)
     strength: Axis[Real] = (2.0,)
     first_target: Real = Field(default=0.3, ge=0, le=1)
@@ -218,6 +257,34 @@ class Evaluation(Section):
     model: Literal["received", "trained"] = "received"
 
 
+class Curvature(Section):
+    """How clients measure the curvature of their loss when a score asks for it.
+
+    ``preset``: "exact" spends up to 100 Hessian products on all rows, as FinP's authors; "fast" a few. The other keys
+    change single settings of it.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    preset: Literal["exact", "fast"] = "fast"
+
+
+class Inference(Section):
+    """What the laboratory attacks the clients' privacy with; the record shows it, no rule sees it.
+
+    ``source``: guess whose record it is, every so many rounds (0: never). ``targets``: records per client, of those
+    ``drawn`` from the rows trained on, or (as FinP's code) from all of a client's rows; ``even``: no client gives more
+    than the smallest has. ``membership``: guess whether a record was trained on, in the last round, against held-out
+    rows (``data.held_fraction``), with ``shadows`` mock trainings where an attack needs them.
+    """
+
+    source: Whole = Field(default=1, ge=0)
+    targets: Whole = Field(default=100, ge=1)
+    drawn: Literal["trained", "all"] = "trained"
+    even: bool = True
+    membership: tuple[Literal["loss", "lira_offline", "lira_online", "cosine"], ...] = ()
+    shadows: Whole = Field(default=8, ge=2, le=1_000)
+
+
 class Study(Section):
     """A study: lists of seeds, rules, client counts, architectures, strengths and data sets make a grid of runs.
 
@@ -240,6 +307,8 @@ class Study(Section):
     adversary: Annotated[Adversary | None, BeforeValidator(_none_for_nobody)] = None
     participation: Participation = Participation()
     evaluation: Evaluation = Evaluation()
+    curvature: Curvature = Curvature()
+    inference: Annotated[Inference | None, BeforeValidator(_none_for_nobody)] = None
 
 
 def _fields_at(where: Sequence[int | str]) -> list[str]:
@@ -275,6 +344,21 @@ IN_PLAIN_WORDS = {
     "string_pattern_mismatch": "input should be of letters, digits, _ . and -, and begin with one of the first two",
 }
 """What pydantic says in words of Python, in words of a study file."""
+
+
+Model_ = TypeVar("Model_", bound=BaseModel)
+
+
+def checked(section: type[Model_], values: Mapping[str, Any], what: str) -> Model_:
+    """Return a section with other values, or refuse them in one sentence."""
+    try:
+        return section.model_validate(dict(values))
+    except ValidationError as e:
+        first = e.errors()[0]
+        key = ".".join(str(p) for p in _place(first))
+        if first["type"] == "extra_forbidden":
+            raise BadInput(f"{what}: {key!r} is no key of it; {nearest(key, section.model_fields)}") from None
+        raise BadInput(f"{what}: {key} {first['msg'].removeprefix('Value error, ')}; got {first['input']!r}") from None
 
 
 def check(raw: Mapping[str, Any], source: str) -> Study:
