@@ -44,7 +44,7 @@ def cross_entropy(local: Local) -> Tensor:
     CE is the binary one of a logit, or with logits (S, B, C) minus the log-softmax at the row's class. The weights
     carry the class balance and are 0 on padding.
 
-    Source: what classifiers are usually trained with; the class balance as in Fairis (arXiv 2608.06469), section 5.
+    Source: what classifiers are usually trained with; the class balance as in Fairis (arXiv 2608.06469).
 
     Examples
     --------
