@@ -46,7 +46,7 @@ def test_types_are_inferred_and_said(say):
     assert table.x.tolist() == [[25, 1000.5, 1, 0], [26, 200, 0, 1], [60, 900, 1, 0], [61, 70, 0, 1]]
     assert table.y.tolist() == [1, 0, 0, 1]
     assert table.client.tolist() == ["A", "A", "B", "B"]
-    assert [p.tolist() for p in partition.natural(table.client)] == [[0, 1], [2, 3]]
+    assert [p.tolist() for p in partition.natural(table.client).parts] == [[0, 1], [2, 3]]
     said = "\n".join(table.log)
     for line in (
         "mine.csv: 4 rows and 8 columns read",

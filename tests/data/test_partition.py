@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from equipoise.checks import BadInput
-from equipoise.data import describe, hold_out, partition
+from equipoise.data import describe, hold_out, left_out, partition
 
 NEEDS_ALPHA = {"dirichlet", "by_quantity"}
 DEALT = [n for n in partition.__all__ if n != "natural"]
@@ -128,22 +128,149 @@ def test_lengths_must_agree():
 
 def test_natural_follows_the_sorted_ids():
     ids = np.array(["b", "a", "b", "c"])
-    assert [p.tolist() for p in partition.natural(ids)] == [[1], [0, 2], [3]]
+    dealt = partition.natural(ids)
+    assert [p.tolist() for p in dealt.parts] == [[1], [0, 2], [3]]
+    assert dealt.names == ("a", "b", "c") and dealt.log == ()
     with pytest.raises(BadInput, match="client a has 1 rows, fewer than min_size = 2"):
         partition.natural(ids, min_size=2)
     with pytest.raises(BadInput, match="no rows"):
         partition.natural(ids[:0])
 
 
-@given(n=st.integers(2, 300), fraction=st.floats(0, 0.9), seed=st.integers(0, 1000), groups=st.integers(1, 4))
-def test_the_test_pool_is_stratified(n, fraction, seed, groups):
-    y, a = people(n, seed, groups=groups)
+@given(
+    n=st.integers(40, 200),
+    seed=st.integers(0, 2**32),
+    choose=st.none() | st.integers(1, 8),
+    thin=st.booleans(),
+    split=st.integers(1, 2),
+)
+def test_natural_gives_a_row_once_to_a_part_of_its_own_client_and_counts_the_rest(n, seed, choose, thin, split):
+    rng = np.random.default_rng(seed)
+    ids = np.array([f"subject {i:02d}" for i in np.arange(n) % 8])[rng.permutation(n)]
+    y = rng.integers(2, size=n)
+    split = 1 if thin else split  # a client may be thinned to a single row
+    dealt = partition.natural(ids, y, seed=seed, choose=choose, thin=thin, split=split)
+    given_out = np.concatenate(dealt.parts)
+    assert len(set(given_out.tolist())) == len(given_out)
+    owners = [set(ids[p].tolist()) for p in dealt.parts]
+    assert all(len(o) == 1 for o in owners) and len(dealt.parts) == (choose or 8) * split
+    assert [name.split(",")[0] for name in dealt.names] == [o.pop() for o in owners]
+    assert len(set(dealt.names)) == len(dealt.names) and list(dealt.names) == sorted(dealt.names)
+    chosen = np.isin(ids, [name.split(",")[0] for name in dealt.names])
+    said = sum(int(line.split("; ")[-1].split(": ")[-1].split(" ")[0]) for line in dealt.log)
+    assert said == n - len(given_out)
+    if thin:
+        cells = {(c, label) for c, label in zip(ids[chosen], y[chosen], strict=True)}
+        assert {(c, label) for c, label in zip(ids[given_out], y[given_out], strict=True)} == cells
+    else:
+        assert len(given_out) == chosen.sum()
+    again = partition.natural(ids, y, seed=seed, choose=choose, thin=thin, split=split)
+    assert all((p == q).all() for p, q in zip(dealt.parts, again.parts, strict=True))
+
+
+def test_a_part_of_a_person_is_never_called_a_person():
+    ids = np.repeat(["subject 01", "subject 02"], [11, 5])
+    dealt = partition.natural(ids, split=5, seed=3)
+    assert dealt.names[:2] == ("subject 01, part 1 of 5", "subject 01, part 2 of 5")
+    assert not set(dealt.names) & set(ids)
+    assert sorted(len(p) for p in dealt.parts[:5]) == [2, 2, 2, 2, 3] and [len(p) for p in dealt.parts[5:]] == [1] * 5
+    with pytest.raises(BadInput, match="client subject 02 has 5 rows, fewer than min_size = 1 for each of 6 parts"):
+        partition.natural(ids, split=6, seed=3)
+
+
+def test_thinning_keeps_every_number_from_one_to_all_alike():
+    ids, y = np.repeat(np.arange(600), 4), np.zeros(2400, int)
+    kept = [len(p) for p in partition.natural(ids, y, thin=True, seed=0).parts]
+    counts = np.bincount(kept, minlength=5)
+    assert counts[0] == 0 and len(counts) == 5
+    assert ((counts[1:] - 150) ** 2 / 150).sum() < 16.3  # chi squared, 3 degrees of freedom, p = 0.001
+
+
+def test_choosing_changes_nothing_at_those_who_are_chosen():
+    ids, y = np.repeat([f"s{i}" for i in range(6)], 20), np.tile([0, 1, 2, 3], 30)
+    kinds = {"thin": True, "seed": 5}
+    everyone = partition.natural(ids, y, **kinds)
+    some = partition.natural(ids, y, choose=3, **kinds)
+    whole = dict(zip(everyone.names, everyone.parts, strict=True))
+    assert all((whole[name] == part).all() for name, part in zip(some.names, some.parts, strict=True))
+    chosen = {partition.natural(ids, choose=3, seed=s).names for s in range(30)}
+    assert len(chosen) > 10 and {name for names in chosen for name in names} == set(ids)
+    assert some.log[0].startswith("3 of 6 clients chosen; 60 rows of the others are left out")
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [
+        ({"choose": 3}, r"choose must lie in 1\.\.2, .* got 3"),
+        ({"choose": 0}, r"choose must lie in 1\.\.2, .* got 0"),
+        ({"split": 0}, "split must be a whole number of at least 1, got 0"),
+        ({"thin": True}, "thin needs the labels"),
+        ({"thin": True, "seed": None}, "need a seed"),
+        ({"choose": 1, "seed": None}, "need a seed"),
+        ({"split": 2, "seed": None}, "need a seed"),
+    ],
+)
+def test_natural_refuses(kwargs, says):
+    with pytest.raises(BadInput, match=says):
+        partition.natural(np.array([1, 1, 2, 2]), **({"seed": 1} | kwargs))
+
+
+@given(seed=st.integers(0, 2**32), alpha=st.floats(0.05, 10), cap=st.integers(5, 60), labels=st.integers(2, 10))
+def test_a_cap_leaves_rows_out_and_changes_nothing_else(seed, alpha, cap, labels):
+    y, a = people(500, seed % 5, labels)
+    kinds = {"clients": 4, "seed": seed, "alpha": alpha, "over": "labels"}
+    free = describe(split("dirichlet", y, a, **kinds), y, a).cells.sum(2)
+    assume(free.sum(1).min() > 1)  # a client of one row may have been mended
+    parts = split("dirichlet", y, a, cap=cap, **kinds)
+    rows = np.concatenate(parts)
+    assert len(set(rows.tolist())) == len(rows)
+    assert (np.stack([np.bincount(y[p], minlength=labels) for p in parts]) == np.minimum(free, cap)).all()
+    said = left_out(parts, y, [f"label {i}" for i in range(labels)])
+    unused = np.maximum(free - cap, 0).sum(0)
+    each = ", ".join(f"label {i} {k}" for i, k in enumerate(unused) if k)
+    assert said == (f"{unused.sum()} of 500 rows are given to no client: {each}" if unused.any() else "")
+
+
+def test_a_cap_that_leaves_too_little_is_refused():
+    y = np.zeros(100, int)
+    with pytest.raises(BadInput, match="cap must be a whole number of at least min_size = 5, got 4"):
+        split("dirichlet", y, y, cap=4, min_size=5)
+    with pytest.raises(BadInput, match=r"3 clients x 9 = 27 > \d+ examples"):
+        split("dirichlet", y, y, cap=9, min_size=9, alpha=1e-9)
+
+
+def test_the_cap_of_finp_on_as_many_rows_as_cifar10():
+    y = np.repeat(np.arange(10), 5000)
+    parts = split("dirichlet", y, np.zeros_like(y), clients=10, alpha=0.5, over="labels", cap=500, seed=0)
+    counts = np.stack([np.bincount(y[p], minlength=10) for p in parts])
+    free = split("dirichlet", y, np.zeros_like(y), clients=10, alpha=0.5, over="labels", seed=0)
+    uncapped = np.stack([np.bincount(y[p], minlength=10) for p in free])
+    assert (counts == np.minimum(uncapped, 500)).all() and (uncapped.sum(0) == 5000).all()
+
+
+@pytest.mark.parametrize("name", DEALT)
+def test_many_classes(name):
+    y, a = people(600, 3, labels=62, groups=1)
+    parts = split(name, y, a, clients=5)
+    cells = describe(parts, y, a).cells
+    assert cells.shape == (5, 62, 1) and (cells.sum((0, 2)) == np.bincount(y, minlength=62)).all()
+
+
+@given(
+    n=st.integers(2, 300),
+    fraction=st.floats(0, 0.9),
+    seed=st.integers(0, 1000),
+    groups=st.integers(1, 4),
+    labels=st.integers(1, 10),
+)
+def test_the_test_pool_is_stratified(n, fraction, seed, groups, labels):
+    y, a = people(n, seed, labels, groups)
     if round(fraction * n) >= n:
         return
     train, test = hold_out(y, a, fraction, seed)
     assert sorted([*train, *test]) == list(range(n))
     assert len(test) == round(fraction * n)
-    for label in (0, 1):
+    for label in range(labels):
         for g in range(groups):
             cell = (y == label) & (a == g)
             assert abs(cell[test].sum() - cell.sum() * len(test) / n) < 1

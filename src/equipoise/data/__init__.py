@@ -2,17 +2,22 @@
 
 from .fetch import fetch
 from .files import how_to_get, where
+from .groups import Groups, groups_of
 from .infer import Kind, kind_of, plain, read_columns
 from .own import OwnTable, own_table
-from .partition import Split, by_quantity, describe, dirichlet, equal, hold_out, natural
+from .partition import Dealt, by_quantity, dirichlet, equal, hold_out, natural
 from .read import load
-from .table import Groups, Scaling, Table, fit_scaling, groups_of, scale
-from .task import Column, File, Grouping, Task
+from .scaling import Scaling, fit_scaling, scale
+from .splits import Split, describe, left_out
+from .table import Table
+from .task import Arrays, Column, File, Grouping, Task
 from .tasks import TASKS
 
 __all__ = [
     "TASKS",
+    "Arrays",
     "Column",
+    "Dealt",
     "File",
     "Grouping",
     "Groups",
@@ -32,6 +37,7 @@ __all__ = [
     "hold_out",
     "how_to_get",
     "kind_of",
+    "left_out",
     "load",
     "natural",
     "own_table",

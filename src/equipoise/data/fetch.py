@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ..checks import BadInput, one_of
-from .files import Folder, cache_folder, file_of, find, how_to_get, in_folder, sha256, where_to_put
+from .files import PACKED, Finder, Folder, cache_folder, file_of, find, how_to_get, in_folder, sha256, where_to_put
 from .read import read
 from .table import Table, encode
 from .task import File, Task
@@ -32,22 +33,31 @@ def fetch(name: str, folder: Folder = None, options: Mapping[str, Any] | None = 
     target = (cache_folder() if folder is None else Path(folder)) / task.name
     log: list[str] = []
     hashes: dict[str, str] = {}
-
-    def get(*names: str) -> tuple[str, bytes]:
-        found = find(task, folder if folder and Path(folder).is_dir() else None, *names)
-        if found is not None:
-            known = {file_of(task, found[0]).sha256, *file_of(task, found[0]).also} - {""}
-            if not known or sha256(found[1]) in known:
-                log.append(f"{found[0]} is already in {found[2]}")
-                hashes[found[0]] = sha256(found[1])
-                return found[:2]
-        file = best(task, *names)
-        data = download(task, file, target)
-        hashes[file.name] = sha256(data)
-        log.append(f"{file.name} fetched from {file.url} into {target} ({len(data):,} bytes)")
-        return file.name, data
-
+    get = Fetcher(task, folder if folder and Path(folder).is_dir() else None, log, hashes, target)
     return encode(task, read(task, get, options or {}, log), hashes=hashes)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetcher(Finder):
+    """A finder that downloads what is not here into ``target``."""
+
+    target: Path
+
+    def __call__(self, *names: str) -> tuple[str, bytes]:
+        """Return the first of the named files that lies anywhere as published, else the best one, downloaded."""
+        found = find(self.task, self.folder, *names)
+        if found is not None:
+            file = file_of(self.task, found[0])
+            known = {file.sha256, *file.also} - {""}
+            if not known or sha256(found[1]) in known:
+                self.log.append(f"{found[0]} is already in {found[2]}")
+                self.hashes[found[0]] = sha256(found[1])
+                return found[:2]
+        file = best(self.task, *names)
+        data = download(self.task, file, self.target)
+        self.hashes[file.name] = sha256(data)
+        self.log.append(f"{file.name} fetched from {file.url} into {self.target} ({len(data):,} bytes)")
+        return file.name, data
 
 
 def best(task: Task, *names: str) -> File:
@@ -65,21 +75,22 @@ def best(task: Task, *names: str) -> File:
 
 
 def download(task: Task, file: File, target: Path) -> bytes:
-    """Download one file (or the zip that holds it) into ``target`` and return its unpacked bytes."""
+    """Download one file (or what it is packed in) into ``target`` and return its unpacked bytes."""
     import pooch
 
     pooch.get_logger().setLevel("ERROR")
-    packed = file.url.endswith(".zip")
+    packed = file.url.endswith((".zip", *filter(None, PACKED)))
     name = unquote(PurePosixPath(urlsplit(file.url).path).name) if packed else file.name
     known = None if packed or not file.sha256 else f"sha256:{file.sha256}"
+    changed = BadInput(
+        f"{file.url} does not give the published {file.name} (its sha256 differs): the download was cut off or the "
+        f"file was changed; try again, or get it by hand and {where_to_put(task)}"
+    )
     try:
         target.mkdir(parents=True, exist_ok=True)
         pooch.retrieve(file.url, known, name, target, downloader=pooch.HTTPDownloader(timeout=30))
     except ValueError:
-        raise BadInput(
-            f"{file.url} does not give the published {file.name} (its sha256 differs): the download was cut off or the "
-            f"file was changed; try again, or get it by hand and {where_to_put(task)}"
-        ) from None
+        raise changed from None
     except OSError as e:
         raise BadInput(
             f"{file.url} cannot be fetched ({type(e).__name__}: no network, or the server is away); "
@@ -94,4 +105,7 @@ def download(task: Task, file: File, target: Path) -> bytes:
         raise BadInput(
             f"{file.url} brought {name}, which holds no {file.name}; get it by hand and {where_to_put(task)}"
         )
+    if packed and file.sha256 and sha256(data) not in (file.sha256, *file.also):
+        (target / name).unlink()
+        raise changed
     return data

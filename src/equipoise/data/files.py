@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
 import lzma
 import os
+import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path, PurePosixPath
+from importlib.util import find_spec
+from pathlib import Path
 
 from ..checks import BadInput
-from .task import File, Get, Task
+from .task import File, Task
 
 Folder = str | os.PathLike[str] | None
 PACKED: Mapping[str, Callable[[bytes], bytes]] = {"": bytes, ".xz": lzma.decompress, ".gz": gzip.decompress}
@@ -37,7 +41,8 @@ def places(task: Task, folder: Folder) -> list[tuple[str, Path]]:
     if folder is not None:
         root = Path(folder)
         if not root.is_dir():
-            raise BadInput(f"data folder {str(root)!r} does not exist; give the folder that holds {task.files[0].name}")
+            holds = task.files[0].name if task.files else "your data sets"
+            raise BadInput(f"data folder {str(root)!r} does not exist; give the folder that holds {holds}")
         roots.append((str(root), root))
     if os.environ.get("EQUIPOISE_DATA"):
         roots.append(("$EQUIPOISE_DATA", Path(os.environ["EQUIPOISE_DATA"])))
@@ -60,16 +65,25 @@ def find(task: Task, folder: Folder, *names: str) -> tuple[str, bytes, str] | No
     return None
 
 
-def finder(task: Task, folder: Folder, log: list[str], hashes: dict[str, str]) -> Get:
-    """Return the function that readers call for their files; it fills ``log`` and ``hashes``."""
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """What readers call for their files (a ``Get``); it fills ``log`` and ``hashes``."""
 
-    def get(*names: str) -> tuple[str, bytes]:
-        found = find(task, folder, *names)
+    task: Task
+    folder: Folder
+    log: list[str]
+    hashes: dict[str, str]
+
+    def __call__(self, *names: str) -> tuple[str, bytes]:
+        """Return the first of the named files that lies anywhere, or say how to get it."""
+        found = find(self.task, self.folder, *names)
         if found is None:
-            raise BadInput(f"{task.name} is not here: {how_to_get(task, *names)}")
+            place = where(self.task, self.folder)
+            lack = f"lacks {names[0]} beside its other files in {place}" if place else "is not here"
+            raise BadInput(f"{self.task.name} {lack}: {how_to_get(self.task, *names)}")
         name, data, place = found
-        hashes[name] = digest = sha256(data)
-        file = file_of(task, name)
+        self.hashes[name] = digest = sha256(data)
+        file = file_of(self.task, name)
         known = {file.sha256, *file.also} - {""}
         if place == "the package" and digest not in known:
             raise BadInput(f"{name} inside the package is damaged (sha256 {digest[:12]}...); install equipoise again")
@@ -79,14 +93,20 @@ def finder(task: Task, folder: Folder, log: list[str], hashes: dict[str, str]) -
             verdict = "as published" if digest == file.sha256 else "the same rows as published"
         else:
             verdict = f"NOT the published file: its sha256 begins with {digest[:12]}"
-        log.append(f"{name} read from {place} ({len(data):,} bytes, {verdict})")
+        self.log.append(f"{name} read from {place} ({len(data):,} bytes, {verdict})")
         return name, data
 
-    return get
+    def every(self, pattern: str) -> list[str]:
+        """Return the names of all files of this form in the first place that has any."""
+        for _, place in places(self.task, self.folder):
+            names = sorted(path.relative_to(place).as_posix() for path in place.glob(pattern))
+            if names:
+                return names
+        return []
 
 
 def where(task: Task, folder: Folder = None) -> str:
-    """Say where the data set lies, or "" if it is not here; nothing is read.
+    """Say where the data set lies (a folder, or the package that brings it), or "" if it is not here; nothing is read.
 
     Examples
     --------
@@ -97,17 +117,23 @@ def where(task: Task, folder: Folder = None) -> str:
     for label, place in places(task, folder):
         for file in task.files:
             names = [file.name + ending for ending in PACKED] + list(file.archives)
-            if any((place / name).is_file() for name in names):
+            if any(path.is_file() for name in names for path in place.glob(name)):
                 return label
+    if task.library and find_spec(task.library[0]):
+        return task.library[0]
     return "the package" if any(_embedded_path(file.name) for file in task.files) else ""
 
 
 def how_to_get(task: Task, *names: str) -> str:
     """Say in one sentence what to download from where and where to put it."""
+    if task.library:
+        return f"it comes with {task.library[0]}; install that with: pip install 'equipoise[{task.library[1]}]'"
     files = [file_of(task, name) for name in names] or list(task.files)
     origin = next((f.url for f in files if f.url), task.source)
-    wanted = " or ".join(names[:2] or [files[0].name])
-    return f"get {wanted} from {origin} and {where_to_put(task)}; or run: equipoise data fetch {task.name}"
+    archive = origin.rsplit("/", 1)[-1]
+    wanted = archive if archive in files[0].archives else " or ".join(names[:2] or [files[0].name])
+    fetch = f"; or run: equipoise data fetch {task.name}" if any(f.url for f in task.files) else ""
+    return f"get {wanted} from {origin} and {where_to_put(task)}{fetch}"
 
 
 def where_to_put(task: Task) -> str:
@@ -167,26 +193,40 @@ def usable(path: str, data: bytes) -> bytes:
 
 
 def member(path: str, data: bytes, name: str) -> bytes:
-    """Return one member of a zip archive, looked for in archives inside it too (UCI packs Bank Marketing so)."""
+    """Return one member of a zip or tar archive, looked for in zips inside it too (UCI packs Bank Marketing so)."""
     try:
         found = _inside(data, name)
-    except (zipfile.BadZipFile, EOFError, zlib.error) as e:
-        raise BadInput(f"{path} is not a whole zip archive ({e}); delete it and get it again") from None
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as e:
+        kind = "tar" if ".tar" in path else "zip"
+        raise BadInput(f"{path} is not a whole {kind} archive ({e}); delete it and get it again") from None
     if found is None:
         raise BadInput(f"{path} holds no {name}; delete it and get it again")
     return found
 
 
 def _inside(data: bytes, name: str, deeper: bool = True) -> bytes | None:
+    for path, content in members(data):
+        if f"/{path}".endswith(f"/{name}"):
+            return content()
+    for path, content in members(data) if deeper else ():
+        found = _inside(content(), name, False) if path.endswith(".zip") else None
+        if found is not None:
+            return found
+    return None
+
+
+def members(data: bytes) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Go through a zip or compressed tar archive: the path of every file, and what reads it while it is its turn."""
+    if data.startswith(b"\x1f\x8b"):
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            for info in tar:
+                file = tar.extractfile(info)  # None for folders and links
+                if file is not None:
+                    yield info.name, file.read
+        return
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for path in archive.namelist():
-            if PurePosixPath(path).name == name:
-                return archive.read(path)
-        for path in archive.namelist() if deeper else ():
-            found = _inside(archive.read(path), name, False) if path.endswith(".zip") else None
-            if found is not None:
-                return found
-    return None
+            yield path, functools.partial(archive.read, path)
 
 
 def _embedded_path(name: str) -> Path | None:

@@ -2,14 +2,14 @@
 
 Every partitioner fills a table of counts, cells x clients, whose rows sum to the cells' sizes; the shuffled rows of
 each cell are then cut by it. So no row can be lost or handed out twice, and a client that is too small is mended by
-moving counts, never by drawing again.
+moving counts, never by drawing again. Where a setting leaves rows out on purpose, such as a cap, ``left_out`` counts
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,15 @@ Over = Literal["cells", "labels", "groups"]
 
 
 def dirichlet(
-    label: Array, group: Array, *, clients: int, seed: int, alpha: float, over: Over = "cells", min_size: int = 1
+    label: Array,
+    group: Array,
+    *,
+    clients: int,
+    seed: int,
+    alpha: float,
+    over: Over = "cells",
+    min_size: int = 1,
+    cap: int | None = None,
 ) -> list[Array]:
     """Split each cell in proportions p ~ Dir(alpha, ..., alpha) over the clients, cut at floor(cumsum(p) n).
 
@@ -38,15 +46,17 @@ def dirichlet(
     alpha : > 0; small = each cell sits with few clients, large = every client is a sample of the whole
     over : what a cell is: "cells" = label x group (Fairis), "labels", or "groups"
     min_size : rows that each client gets at least; rows move from the largest clients' largest cells
+    cap : rows of one cell that a client gets at most; what is above it goes to nobody. With 500 and over = "labels"
+        this is FinP's split of CIFAR-10
 
     Returns
     -------
-    K sorted arrays of row numbers, disjoint, together 0..n-1.
+    K sorted arrays of row numbers, disjoint, together 0..n-1 unless there is a cap.
 
     Raises
     ------
     BadInput
-        alpha <= 0, clients < 1, or clients x min_size > n.
+        alpha <= 0, clients < 1, cap < min_size, or clients x min_size > n or what the cap leaves of it.
 
     Examples
     --------
@@ -58,6 +68,10 @@ def dirichlet(
     check(n, clients, min_size)
     above("alpha", alpha, 0, "the Dirichlet distribution needs a positive concentration")
     one_of("over", over, ("cells", "labels", "groups"))
+    if cap is not None and (cap != int(cap) or cap < min_size):
+        raise BadInput(
+            f"cap must be a whole number of at least min_size = {min_size}, got {cap}; raise it or leave it out"
+        )
     keys = {"cells": (label, group), "labels": (label,), "groups": (group,)}[over]
     rng = np.random.default_rng(seed)
     cells, counts = [], []
@@ -65,7 +79,11 @@ def dirichlet(
         cells.append(rng.permutation(rows))
         cuts = (np.cumsum(_proportions(rng, alpha, clients)) * len(rows)).astype(np.int64)
         counts.append(np.diff(cuts[:-1], prepend=0, append=len(rows)))
-    return _cut(cells, np.stack(counts), min_size)
+    table = np.stack(counts)
+    if cap is not None:
+        table = np.minimum(table, cap)
+        check(int(table.sum()), clients, min_size)
+    return _cut(cells, table, min_size)
 
 
 def equal(label: Array, group: Array, *, clients: int, seed: int, min_size: int = 1) -> list[Array]:
@@ -98,24 +116,103 @@ def by_quantity(label: Array, group: Array, *, clients: int, seed: int, alpha: f
     return _cut([rng.permutation(n)], _apportion(_proportions(rng, alpha, clients), n)[None], min_size)
 
 
-def natural(ids: Array, *, min_size: int = 1) -> list[Array]:
-    """Give every natural id (a bank, a branch, a state) its own client, in the order of ``numpy.unique(ids)``.
+class Dealt(NamedTuple):
+    """Rows of K clients, their names, and a sentence for each kind of rows that nobody gets."""
+
+    parts: list[Array]
+    names: tuple[str, ...]
+    log: tuple[str, ...]
+
+
+def natural(
+    ids: Array,
+    label: Array | None = None,
+    *,
+    seed: int | None = None,
+    min_size: int = 1,
+    choose: int | None = None,
+    thin: bool = False,
+    split: int = 1,
+) -> Dealt:
+    """Give every natural id (a bank, a branch, a person) its own client, in the order of ``numpy.unique(ids)``.
+
+    Parameters
+    ----------
+    label : (n,) whole numbers, needed to thin
+    seed : needed to choose, thin or split; whether a client is chosen does not change how it is thinned or split
+    choose : how many of the clients take part, drawn at random; None = all of them
+    thin : keep of every (client, label) cell of m rows a random number of rows, uniform on 1..m, as FinP does with HAR
+    split : cut every client at random into this many, whose sizes differ by at most one row. A part of a person is no
+        person, so it is called a part
+
+    Returns
+    -------
+    parts : sorted arrays of row numbers, disjoint; names of the clients; a log of the rows that were left out.
+
+    Raises
+    ------
+    BadInput
+        There are no rows, fewer clients than are to be chosen, or a client with less than ``min_size`` rows.
 
     Examples
     --------
     >>> natural(np.array(["b", "a", "b"]))
-    [array([1]), array([0, 2])]
+    Dealt(parts=[array([1]), array([0, 2])], names=('a', 'b'), log=())
+    >>> natural(np.repeat(["Ann", "Bo"], 4), choose=1, split=2, seed=1).names
+    ('Bo, part 1 of 2', 'Bo, part 2 of 2')
+
+    References
+    ----------
+    FinP (arXiv 2502.17748): choose and thin are its preparation of HAR.
     """
-    names, at, sizes = np.unique(np.asarray(ids), return_inverse=True, return_counts=True)
-    if not len(names):
+    known, at, sizes = np.unique(np.asarray(ids), return_inverse=True, return_counts=True)
+    if not len(known):
         raise BadInput("there are no rows to split; check what was dropped")
-    if sizes.min() < min_size:
-        small = names[int(np.argmin(sizes))]
-        raise BadInput(
-            f"client {small!s} has {sizes.min()} rows, fewer than min_size = {min_size}; "
-            "lower min_size or leave its rows out"
-        )
-    return np.split(np.argsort(at, kind="stable"), np.cumsum(sizes)[:-1])
+    if split < 1 or split != int(split):
+        raise BadInput(f"split must be a whole number of at least 1, got {split}; 1 leaves every client whole")
+    if choose is not None and not 1 <= choose <= len(known):
+        raise BadInput(f"choose must lie in 1..{len(known)}, the number of natural clients, got {choose}; change it")
+    if seed is None and (choose is not None or thin or split > 1):
+        raise BadInput("choose, thin and split draw at random and need a seed; give one")
+    if thin and label is None:
+        raise BadInput("thin needs the labels of the rows; give them, or set thin = false")
+    key = 0 if seed is None else seed  # without a seed nothing is drawn
+    drawn = np.arange(len(known))
+    if choose is not None:
+        drawn = np.sort(stream(key, "choose").permutation(len(known))[:choose])
+    everyone = np.split(np.argsort(at, kind="stable"), np.cumsum(sizes)[:-1])
+    parts, names, thinned = [], [], 0
+    for k in drawn:
+        rows = everyone[k]
+        if thin and label is not None:
+            rows = _thinned(rows, label, stream(key, "thin", 0, int(k)))
+        thinned += int(sizes[k]) - len(rows)
+        if len(rows) < min_size * split:
+            raise BadInput(
+                f"client {known[k]!s} has {len(rows)} rows, fewer than min_size = {min_size}"
+                + (f" for each of {split} parts" if split > 1 else "")
+                + "; lower min_size or leave its rows out"
+            )
+        if split == 1:
+            parts.append(rows)
+            names.append(str(known[k]))
+            continue
+        mixed = stream(key, "split", 0, int(k)).permutation(rows)
+        parts += [np.sort(part) for part in np.array_split(mixed, split)]
+        names += [f"{known[k]!s}, part {i + 1} of {split}" for i in range(split)]
+    log, theirs = [], int(sizes[drawn].sum())
+    if len(drawn) < len(known):
+        others = f"{len(at) - theirs:,} rows of the others"
+        log.append(f"{len(drawn)} of {len(known)} clients chosen; {others} are left out")
+    if thin:
+        log.append(f"thinned by client and label: {thinned:,} of {theirs:,} rows are left out")
+    return Dealt(parts, tuple(names), tuple(log))
+
+
+def _thinned(rows: Array, label: Array, rng: np.random.Generator) -> Array:
+    """Keep a random number of the rows of each label, at least one."""
+    cells = _cells(np.asarray(label)[rows])
+    return np.sort(np.concatenate([rows[rng.permutation(cell)[: rng.integers(1, len(cell) + 1)]] for cell in cells]))
 
 
 def check(n: int, clients: int, min_size: int) -> None:
@@ -176,41 +273,6 @@ def hold_out(
     return np.setdiff1d(np.arange(n), test, assume_unique=True), test
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """What a split looks like: counts by client, label and group, and how far each client is from the whole.
-
-    ``cells`` (K, L, G) counts. ``distance`` (K,) total variation between the client's shares of the cells and the
-    pooled ones, in [0, 1), 0 = like the whole. ``mean`` : their mean, weighted by size.
-    """
-
-    cells: Array
-    distance: Array
-    mean: float
-
-
-def describe(parts: Sequence[Array], label: Array, group: Array, groups: int | None = None) -> Split:
-    """Count the cells of every client and measure how unlike the whole it is: TV_k = 1/2 sum_c |q_kc - q_c|.
-
-    Examples
-    --------
-    >>> y, a = np.array([0, 0, 1, 1]), np.zeros(4, int)
-    >>> split = describe([np.array([0, 1]), np.array([2, 3])], y, a)
-    >>> split.cells[:, :, 0].tolist(), split.distance, split.mean
-    ([[2, 0], [0, 2]], array([0.5, 0.5]), 0.5)
-    """
-    g = int(np.max(group)) + 1 if groups is None else groups
-    k = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
-    rows = np.concatenate(list(parts)).astype(np.int64)
-    n_labels = int(np.max(label)) + 1
-    code = (k * n_labels + np.asarray(label, np.int64)[rows]) * g + np.asarray(group, np.int64)[rows]
-    cells = np.bincount(code, minlength=len(parts) * n_labels * g).reshape(len(parts), n_labels, g)
-    sizes = cells.sum((1, 2))
-    share = cells / np.maximum(sizes, 1)[:, None, None]
-    distance = np.abs(share - cells.sum(0) / max(sizes.sum(), 1)).sum((1, 2)) / 2
-    return Split(cells, distance, float((distance * sizes).sum() / max(sizes.sum(), 1)))
-
-
 def _cells(*keys: Array) -> list[Array]:
     """Rows of each combination that occurs, in the order of the keys' values."""
     _, code = np.unique(np.stack([np.asarray(k) for k in keys]), axis=1, return_inverse=True)
@@ -252,5 +314,5 @@ def _cut(cells: Sequence[Array], counts: Array, min_size: int) -> list[Array]:
         cell = int(np.argmax(counts[:, rich]))
         counts[cell, [rich, poor]] += [-1, 1]
         sizes[[rich, poor]] += [-1, 1]
-    cuts = [np.split(rows, np.cumsum(k)[:-1]) for rows, k in zip(cells, counts, strict=True)]
+    cuts = [np.split(rows, np.cumsum(k)) for rows, k in zip(cells, counts, strict=True)]  # the last is given to nobody
     return [np.sort(np.concatenate([cut[k] for cut in cuts])) for k in range(counts.shape[1])]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..checks import BadInput, nearest, one_of
-from .files import Folder, finder
+from .files import Finder, Folder
 from .table import Table, encode
-from .task import Get, Raw, Task
+from .task import Arrays, Get, Raw, Task
 from .tasks import TASKS
 
 
@@ -26,11 +26,13 @@ def load(
     """Load a data set: its original files, encoded by the levels its task declares.
 
     Files are searched in ``folder`` (NAME/file or file), in ``$EQUIPOISE_DATA``, in the user's cache, and inside the
-    package (German and Adult only). What was read, dropped and encoded is said in ``Table.log``.
+    package (German and Adult only; the digits come with scikit-learn). What was read, dropped and encoded is said in
+    ``Table.log``.
 
     Parameters
     ----------
-    name : german, adult, taiwan, compas, acsincome, bank or law
+    name : of a table of people (german, adult, taiwan, compas, acsincome, bank, law), or of signals and images (har,
+        cifar10, mnist, femnist, digits)
     add, leave_out : columns to use as features although the task does not, and the other way round
     client : a column whose values are the natural clients
     flip : code the other class as y = 1, where a source leaves open which one it took; favourable stays favourable
@@ -56,11 +58,13 @@ def load(
         task = _flipped(task)
     log: list[str] = []
     hashes: dict[str, str] = {}
-    get = finder(task, folder, log, hashes)
+    get = Finder(task, folder, log, hashes)
     return encode(task, read(task, get, options, log), add=add, leave_out=leave_out, client=client, hashes=hashes)
 
 
 def _flipped(task: Task) -> Task:
+    if len(task.classes) != 2:
+        raise BadInput(f"flip swaps two classes, and {task.name} has {len(task.classes)}; leave it out")
     return replace(
         task,
         labels={value: 1 - y for value, y in task.labels.items()},
@@ -69,8 +73,8 @@ def _flipped(task: Task) -> Task:
     )
 
 
-def read(task: Task, get: Get, options: Mapping[str, Any], log: list[str]) -> Raw:
-    """Read the original files that ``get`` finds into columns of text, the options checked."""
+def read(task: Task, get: Get, options: Mapping[str, Any], log: list[str]) -> Raw | Arrays:
+    """Read the original files that ``get`` finds into columns of text or arrays, the options checked."""
     if task.read is None:
         raise BadInput(f"{task.name} has no original files to read; it was declared from a table of your own")
     raw = task.read(get, options_of(task, options))
