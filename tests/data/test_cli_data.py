@@ -41,6 +41,21 @@ def test_show_of_what_is_not_here_says_how_to_get_it(capsys):
     assert code == 0 and "equipoise data fetch acsincome" in out and "state: co, al" in out
 
 
+def test_show_of_images_says_what_the_classes_are(capsys):
+    code, out, _ = run(capsys, "data", "show", "digits")
+    assert code == 0
+    for words in ("10 classes: 0, 1", "no sensitive attribute", "1,797 rows of 64 numbers (1 x 8 x 8)", "one group"):
+        assert words in out
+    assert "favourable" not in out and "y = 1" not in out
+
+
+@pytest.mark.parametrize("name", ["har", "cifar10", "mnist", "femnist"])
+def test_show_of_signals_that_are_not_here_says_how_to_get_them(name, capsys):
+    code, out, _ = run(capsys, "data", "show", name)
+    assert code == 0 and f"put it into a folder {name}/" in out
+    assert (f"equipoise data fetch {name}" in out) == (name != "femnist")  # which no address gives ready to read
+
+
 def test_unknown_names_are_one_sentence(capsys):
     code, _, err = run(capsys, "data", "show", "germann")
     assert code == 2 and err == "error: data set 'germann' is unknown; did you mean 'german'?\n"

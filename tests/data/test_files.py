@@ -6,6 +6,7 @@ import functools
 import gzip
 import io
 import lzma
+import tarfile
 import threading
 import zipfile
 from dataclasses import replace
@@ -103,6 +104,21 @@ def test_compressed_files_and_archives(tmp_path):
         load("german", tmp_path)
 
 
+def test_a_tar_holds_files_in_its_folders(tmp_path):
+    task = replace(TASKS["german"], files=(File("statlog/german.data", archives=("german.tar.gz",)),))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for path, content in (("elsewhere/german.data", b"no"), ("x/statlog/german.data", GERMAN)):
+            info = tarfile.TarInfo(path)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    (tmp_path / "german.tar.gz").write_bytes(packed.getvalue())
+    assert files.find(task, tmp_path, "statlog/german.data")[1] == GERMAN
+    (tmp_path / "german.tar.gz").write_bytes(packed.getvalue()[:2000])
+    with pytest.raises(BadInput, match="is not a whole tar archive"):
+        files.find(task, tmp_path, "statlog/german.data")
+
+
 def test_order_of_search(tmp_path, monkeypatch, cache):
     places = {"given": tmp_path / "given", "env": tmp_path / "env", "cache": cache}
     for i, place in enumerate(places.values()):
@@ -176,6 +192,16 @@ def test_a_refused_archive_is_not_kept(server, tmp_path):
     with zipfile.ZipFile(folder / "csv_pca.zip", "w") as z:
         z.writestr("psam_p06.csv", "a,b\n1,2\n")
     assert download(TASKS["acsincome"], file, tmp_path / "target") == b"a,b\n1,2\n"
+
+
+def test_a_packed_download_is_checked_by_what_is_in_it(server, tmp_path):
+    folder, address = server
+    (folder / "german.data.gz").write_bytes(gzip.compress(GERMAN))
+    file = File("german.data", sha256(GERMAN), f"{address}/german.data.gz")
+    assert download(TASKS["german"], file, tmp_path / "right") == GERMAN
+    with pytest.raises(BadInput, match="its sha256 differs"):
+        download(TASKS["german"], replace(file, sha256=sha256(b"another")), tmp_path / "wrong")
+    assert list((tmp_path / "wrong").iterdir()) == []
 
 
 def test_no_network_says_what_to_do(tmp_path):

@@ -156,8 +156,9 @@ def test_a_reference_that_is_worse_off_is_pointed_out():
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_every_declaration_is_whole(task):
-    assert sorted(task.labels.values()) == [0, 1]
-    assert task.faults and task.licence and task.citation and task.files and task.rows
+    assert sorted(task.labels.values()) == list(range(2 if task.columns else len(task.classes)))
+    assert bool(task.columns) == bool(task.groupings) == bool(task.favourable)
+    assert task.faults and task.licence and task.citation and (task.files or task.library) and task.rows
     for name, grouping in task.groupings.items():
         column = task.column(grouping.column)
         codes = [c for group in grouping.groups.values() for c in group]
@@ -181,6 +182,9 @@ def test_scaling_sees_training_rows_only():
     assert (z[:, ~table.numeric] == table.x[train][:, ~table.numeric]).all()
     constant = fit_scaling(np.ones((3, 1)), np.array([True]))
     assert (scale(np.ones((3, 1)), constant) == 0).all()
+    single = table.x.astype(np.float32)
+    assert scale(single, fit_scaling(single, table.numeric, train)).dtype == np.float32
+    assert np.allclose(scale(single, fit_scaling(single, table.numeric, train))[train], z, atol=1e-5)
     with pytest.raises(BadInput, match="at least one training row"):
         fit_scaling(table.x, table.numeric, train[:0])
 

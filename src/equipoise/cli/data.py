@@ -38,7 +38,8 @@ def list_(folder: Folder = None) -> None:
 
     table = Table("name", "data set", "rows", "groups", "here", box=None, pad_edge=False)
     for name, task in TASKS.items():
-        table.add_row(name, task.title, f"{task.rows:,}", ", ".join(task.groupings), where(task, folder) or "no")
+        groups = ", ".join(task.groupings) or "none"
+        table.add_row(name, task.title, f"{task.rows:,}", groups, where(task, folder) or "no")
     Console(width=None if sys.stdout.isatty() else 140).print(table)
     typer.echo("\nequipoise data show NAME: what it declares and how to get it; equipoise data fetch NAME: download it")
 
@@ -64,7 +65,7 @@ def show(name: Name, folder: Folder = None, option: Options = None) -> None:
     table = load(name, folder, **_options(option))
     for line in table.log:
         console.print(escape(f"  {line}"), soft_wrap=True)
-    for grouping in task.groupings:
+    for grouping in task.groupings or (None,):
         for line in groups_of(table, grouping).log:
             console.print(escape(f"  {line}"), soft_wrap=True)
 
@@ -93,9 +94,12 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
 def described(task: Task) -> list[str]:
     """Return the declaration in lines: headings, and what stands under them set in by two spaces."""
     lines = [f"{task.name}: {task.title}", f"  {task.rows:,} rows as published; dropped: {task.dropped}", "label"]
-    lines.append(f"  {task.target}: y = 1 means {task.meaning}")
-    lines.append(f"  favourable outcome: {task.favourable} (y = {int(task.favourable_is == 'positive')})")
-    lines.append("groups")
+    if task.columns:
+        lines.append(f"  {task.target}: y = 1 means {task.meaning}")
+        lines.append(f"  favourable outcome: {task.favourable} (y = {int(task.favourable_is == 'positive')})")
+    else:
+        lines.append(f"  {task.target}: {task.meaning}; {len(task.classes)} classes: {', '.join(task.classes)}")
+    lines += ["groups"] if task.groupings else ["groups", "  none: no sensitive attribute is published"]
     for i, (name, g) in enumerate(task.groupings.items()):
         parts = []
         for j, (group, codes) in enumerate(g.groups.items()):
@@ -104,7 +108,7 @@ def described(task: Task) -> list[str]:
             parts.append(group + meant + (" [reference]" if group == g.reference else ""))
         lines.append(f"  {name} (column {g.column}{', the default' if i == 0 else ''}): {'; '.join(parts)}")
         lines += [f"    {g.note}"] * bool(g.note)
-    lines.append("columns")
+    lines += ["columns"] if task.columns else ["columns", "  none: signals or images, read as arrays"]
     for c in task.columns:
         shown = ", ".join(f"{code} {meaning}".strip() for code, meaning in c.levels.items())
         kind = f"{len(c.levels)} levels: {shown}" if shown else "numeric"
