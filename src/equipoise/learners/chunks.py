@@ -23,7 +23,7 @@ class Slot(NamedTuple):
     k: int  # the client's place in the run
     row: int  # its row in the table
     rows: slice  # its training rows in the pool
-    taken: int  # optimiser steps it has taken before
+    taken: int  # optimiser steps it has taken before, where they matter
 
     @property
     def size(self) -> int:
@@ -120,15 +120,15 @@ def make(slots: Sequence[Slot], recipe: Recipe, pool: Pool) -> Chunk:
     )
 
 
-def divide(slots: Sequence[Slot], wide: Callable[[Slot], int], most: int) -> Iterator[list[Slot]]:
+def divide(slots: Sequence[Slot], wide: Callable[[Slot], int], most: int, large: int = LARGE) -> Iterator[list[Slot]]:
     """Cut the slots into groups of one batch width and step count, at most ``most`` each, about equally large.
 
     A slot alone is given twice: a batched product of one differs in bits from the same product among others, and a
-    client's bits must not depend on its company. Very large ones are always alone, and once.
+    client's bits must not depend on its company. Those wider than ``large`` are always alone, and once.
     """
     groups: dict[object, list[Slot]] = {}
     for slot in slots:
-        if (size := wide(slot)) > LARGE:
+        if (size := wide(slot)) > large:
             yield [slot]
         else:
             groups.setdefault((size, slot.taken), []).append(slot)

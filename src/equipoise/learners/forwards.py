@@ -141,13 +141,23 @@ def whole_lines(parts: Parts) -> bool:
     return all(prod(shape) % 16 == 0 for shape in parts.whole.shapes if len(shape) > 1)
 
 
-def chain(module: nn.Module) -> Stacking:
-    """Write out both passes of Linear, ReLU, Linear, ..., Linear, with buffers that all steps use again."""
+def linear_names(module: nn.Module) -> list[str]:
+    """Return what the tensors' names of each Linear begin with, in Linear, ReLU, Linear, ..., Linear.
+
+    Raises
+    ------
+    BadInput : the module is something else
+    """
     layers = {path: m for path, m in module.named_modules() if not isinstance(m, nn.Sequential)}
     kinds = [type(m) for m in layers.values()]
     if kinds != ([nn.Linear, nn.ReLU] * len(kinds))[: len(kinds)] or len(kinds) % 2 == 0:
         raise BadInput("engine 'chain' knows Linear, ReLU, Linear, ... only; use engine 'auto'")
-    names = [f"{path}." if path else "" for path, m in layers.items() if isinstance(m, nn.Linear)]
+    return [f"{path}." if path else "" for path, m in layers.items() if isinstance(m, nn.Linear)]
+
+
+def chain(module: nn.Module) -> Stacking:
+    """Write out both passes of Linear, ReLU, Linear, ..., Linear, with buffers that all steps use again."""
+    names = linear_names(module)
     rectify_back = torch.ops.aten.threshold_backward.grad_input
 
     def bind(params: Named, grads: Named) -> Passes:

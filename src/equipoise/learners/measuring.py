@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ Count = Callable[[Array, Array, Array, int], Array]
 """(y, yhat, group, G) -> (G, 4) integers, columns tp fp tn fn."""
 
 
-def rows_of(federation: Federation, moment: str) -> tuple[str, list[Shard]]:
-    """Split "received@test" into when and on which rows of each client.
+def rows_of(federation: Federation, moment: str, figures: Collection[str] = ()) -> tuple[str, list[Shard]]:
+    """Split "received@test" into when and on which rows of each client; ``figures`` could have been meant too.
 
     Raises
     ------
@@ -31,7 +31,8 @@ def rows_of(federation: Federation, moment: str) -> tuple[str, list[Shard]]:
     """
     when, _, view = moment.partition("@")
     if when not in ("received", "trained"):
-        raise BadInput(f"cannot measure {moment!r}; a moment is 'received' or 'trained', alone or with '@view'")
+        others = f", and the figures are {', '.join(figures)}" if figures else ""
+        raise BadInput(f"cannot measure {moment!r}; a moment is 'received' or 'trained', alone or with '@view'{others}")
     if not view:
         return when, list(federation.shards)
     if view not in federation.views:
@@ -39,16 +40,40 @@ def rows_of(federation: Federation, moment: str) -> tuple[str, list[Shard]]:
     return when, list(federation.views[view])
 
 
-def measure(
-    work: Work, models: Mapping[str, Tensor], module: nn.Module, parts: Parts, pool: Pool, count: Count
+def outputs_of(module: nn.Module, x: Tensor) -> int:
+    """Return the logits a row of a module in eval mode; ``x`` (1, f)."""
+    with torch.inference_mode():
+        out = logits_of(module, {}, x.expand(2, -1))  # two: a forward may squeeze all axes of one
+    return 1 if out.dim() == 1 else out.shape[1]
+
+
+def fits(works: Sequence[Work], outputs: int) -> None:
+    """Refuse labels of other classes than the model has logits for."""
+    for w in works:
+        needed = 1 if w.federation.classes == 2 else w.federation.classes
+        if outputs != needed:
+            raise BadInput(
+                f"the model gives {outputs} logits a row, and labels of {w.federation.classes} classes need {needed}; "
+                "change its last layer"
+            )
+
+
+def counts_of(
+    work: Work,
+    moments: Collection[str],
+    models: Mapping[str, Tensor],
+    module: nn.Module,
+    parts: Parts,
+    pool: Pool,
+    count: Count,
 ) -> dict[str, Array]:
-    """Return moment -> (K, G, 4) for all moments that a work asks for; ``models``: "received", "trained" -> (K, P).
+    """Return moment -> (K, G, 4) for these moments; ``models``: "received", "trained" -> (K, P).
 
     A model that gives a NaN on any row has counts of 0.
     """
     tables: dict[str, Array] = {}
     alike = parts.private.size == 0  # then everyone receives the same model, and a shared pool is counted once
-    for moment in sorted(work.asks):
+    for moment in sorted(moments):
         when, shards = rows_of(work.federation, moment)
         seen: dict[int, Array] = {}
         table = []

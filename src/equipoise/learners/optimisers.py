@@ -27,11 +27,12 @@ def padded(size: int) -> int:
 class Optimiser(NamedTuple):
     """``state``: what it remembers per parameter; ``step(params, grads, state, t)``, t = 1, 2, ..., changes in place.
 
-    Gradients must be contiguous: torch's fused kernel silently reads others in the wrong order.
+    ``counts``: t matters. Gradients must be contiguous: torch's fused kernel silently reads others in the wrong order.
     """
 
     state: tuple[str, ...]
     step: Callable[[Tensors, Tensors, Sequence[Tensors], int], None]
+    counts: bool = False
 
 
 def sgd(lr: float, momentum: float = 0.0) -> Optimiser:
@@ -57,7 +58,7 @@ def adam(lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
             lr=lr, beta1=betas[0], beta2=betas[1], weight_decay=0.0, eps=eps, amsgrad=False, maximize=False,
         )  # fmt: skip
 
-    return Optimiser(("m", "v"), step)
+    return Optimiser(("m", "v"), step, counts=True)
 
 
 def adam_plain(

@@ -35,6 +35,13 @@ class Parts:
         """Everything, shared first."""
         return Layout(self.shared.names + self.private.names, self.shared.shapes + self.private.shapes)
 
+    @property
+    def learned(self) -> Layout:
+        """What has a gradient, in the order of ``whole``."""
+        both = zip(self.whole.names, self.whole.shapes, strict=True)
+        names, shapes = zip(*(pair for pair in both if pair[0] in self.trained), strict=True)
+        return Layout(names, shapes)
+
 
 def parts_of(module: nn.Module, shared: Sequence[str]) -> Parts:
     """Sort a module's parameters and persistent buffers into shared and private ones.

@@ -10,17 +10,18 @@ import numpy as np
 import torch
 
 from ..checks import BadInput, above
-from ..types import Array, Done, Federation, Learner, Memory, Work
+from ..types import Array, Done, Federation, Learner, Measure, Memory, Work
 from .batches import Balance, Pool, Sampling
 from .chunks import Recipe, Term, divide, make
+from .figures import Logits, measured, stacked_logits
 from .forwards import Name, choose
 from .loop import Loop
-from .measuring import Count, measure, rows_of
+from .measuring import Count, counts_of, fits, outputs_of, rows_of
 from .optimisers import adam, sgd
 from .parts import Build, parts_of
 from .private import Private
 from .private import check as check_private
-from .table import check, close_table, first_model, open_table, slots_of
+from .table import check, close_table, first_model, names_of, open_table, slots_of
 from .training import Stack
 
 
@@ -42,6 +43,7 @@ def stacked(
     dtype: Literal["float32", "float64"] = "float32",
     chunk: int = 30,
     engine: Name = "auto",
+    measures: Sequence[Measure] = (),
     private: Private | None = None,
 ) -> Learner:
     """Return a learner that trains all clients of all works it is handed as one program.
@@ -66,6 +68,8 @@ def stacked(
     chunk : slots that train side by side, at least 2; for speed only, results do not depend on it
     engine : "chain" (Linear and ReLU only), "swap", "vmap" or "loop"; "auto" takes the first that gives the module's
         own results in float64
+    measures : figures that clients compute on their trained model and rows when they are asked for them; a client that
+        does not train, or whose figure is not finite, reports NaN
     private : clip each record's gradient and add noise (DP-SGD), in the loop; see ``Private``
 
     Notes
@@ -90,29 +94,43 @@ def stacked(
     quiet = copy.deepcopy(module).eval()
     rule = adam(lr) if optimiser == "adam" else sgd(lr, momentum)
     kept = rule.state if keep_optimiser else ()
+    figures, keeps = names_of(measures)
+    taken = ("received", "trained", *figures, "private", "t", *rule.state, *parts.counters, *keeps)
+    if twice := [n for n in (*figures, *keeps) if taken.count(n) > 1]:
+        raise BadInput(f"a measure calls something {twice[0]!r}, and that name is taken; give it another")
     recipe = Recipe(terms, steps, None if batch == "full" else batch, sampling, epochs)
     pool = Pool(kind, balance)
-    chosen: list[Stack | Loop] = []  # filled at the first training, which has rows to check a stacked forward on
+    chosen: list[tuple[Stack | Loop, Logits | None]] = []  # filled at the first training, on whose rows ways are tried
 
     def init(federation: Federation, seed: int) -> tuple[Array, Memory]:
-        return first_model(build, parts, kept, len(federation.clients), seed, np.dtype(dtype))
+        return first_model(build, parts, kept, measures, len(federation.clients), seed, np.dtype(dtype))
+
+    def engine_for(x: torch.Tensor) -> tuple[Stack | Loop, Logits | None]:
+        forward = None if private else choose(engine, module, parts, x)
+        if forward is None:
+            return Loop(module, parts, terms, rule, pool, private, recipe.batch), None
+        return Stack(forward, parts, terms, rule, pool), stacked_logits(quiet, parts, x)
 
     def work(works: Sequence[Work]) -> list[Done]:
         check(works, terms)
-        pool.add([s for w in works for m in ("received", *w.asks) for s in rows_of(w.federation, m)[1]])
-        table = open_table(works, parts, rule.state, kept, kind)
-        slots = slots_of(works, table, pool)
+        for w in works:
+            moments = ("received", *w.asks.difference(figures))
+            pool.add([s for m in moments for s in rows_of(w.federation, m, figures)[1]])
+        if len(pool.x):
+            fits(works, outputs_of(quiet, pool.x[:1]))
+        table = open_table(works, parts, rule.state, kept, measures, kind)
+        slots = slots_of(works, table, pool, rule.counts)
         for some in divide(slots, recipe.width, chunk):
             group = make(some, recipe, pool)
             if not chosen:
-                rows = group.rows[0]
-                forward = None if private else choose(engine, module, parts, pool.x[rows])
-                chosen.append(
-                    Loop(module, parts, terms, rule, pool, private, recipe.batch)
-                    if forward is None
-                    else Stack(forward, parts, terms, rule, pool)
-                )
-            chosen[0].train(group, table)
-        return close_table(works, table, parts, kept, lambda w, models: measure(w, models, quiet, parts, pool, count))
+                chosen.append(engine_for(pool.x[group.rows[0]]))
+            chosen[0][0].train(group, table)
+        if slots:
+            measured(measures, slots, table, quiet, parts, pool, chosen[0][1], chunk)
+
+        def counted(w: Work, models: Mapping[str, torch.Tensor]) -> Mapping[str, Array]:
+            return counts_of(w, w.asks.difference(figures), models, quiet, parts, pool, count)
+
+        return close_table(works, table, parts, kept, counted)
 
     return Learner(init, work)
