@@ -123,8 +123,18 @@ def test_values_of_the_wrong_kind_are_refused(wrong: dict[str, Any], sentence: s
         (["rule.name=fairfed", 'rule.floor="no"'], "floor of the rule fairfed is 'no'; give true or false"),
         (["rule.name=fairfed", "rule.moment=x"], "moment 'x' is unknown; take 'received' or 'trained'"),
         (["rule.name=krum", "rule.f=1.5"], "f of the rule krum is 1.5; give a whole number"),
-        (["rule.name=joint", "rule.metrics=5"], "metrics of the rule joint is 5; give a list"),
-        (["rule.name=joint", "rule.metrics=[[]]"], "metrics is an empty list"),
+        (["rule.name=joint", 'rule.scores=["deviaton"]'], "score 'deviaton' is unknown; did you mean 'deviation'"),
+        (["rule.name=fairis", 'rule.scores=["rank","deviation"]'], "only joint takes several"),
+        (["rule.scores=accuracy"], "high where all is well"),
+        (["rule.terms={lipshitz_code=1.0}"], "term 'lipshitz_code' is unknown; did you mean 'lipschitz_code'"),
+        (["rule.private={clip=1.0,noise=1.0}", 'training.batch="full"', "rule.training={sampling='epoch'}"], "poisson"),
+        (["rule.training={lr=-1.0}"], "training of the rule fairis: lr "),
+        (["rule.training={lrr=1.0}"], "'lrr' is no key of it; did you mean 'lr'"),
+        (["training.epochs=2"], "training.epochs = 2 belongs to sampling"),
+        (["model.hiden=[3]"], "'hiden' is no parameter of the model mlp; did you mean 'hidden'"),
+        (["curvature.budgt=3"], "is no parameter of the curvature"),
+        (["inference.membership=[\"loss\"]"], 'membership needs the whole of each client'),
+        (["inference.membership=[\"loss\"]", "model.architecture=full"], "set data.held_fraction"),
         (["rule.name=mine:part_nan"], "gave a client the weight nan; a weight is a share"),
         (["rule.name=mine:negative"], "gave a client the weight -1; a weight is a share"),
         (["rule.name=mine:ones"], "weights that sum to 2; divide them"),
@@ -140,9 +150,9 @@ def test_values_of_the_wrong_kind_are_refused(wrong: dict[str, Any], sentence: s
         (["partition.clients=1"], "is dealt to 1 client .*a weight is a share among at least 2"),
         (["partition.clients=1000000000"], "1000000000 clients x 1 = 1000000000 > 96 examples"),
         (["adversary.kind=mine:number"], "made a int; it turns members"),
-        (["model.module=mine:broken"], "model 'mine_of_bad_studies:broken' failed .KeyError"),
-        (["model.module=mine:frozen"], "without a parameter to train"),
-        (["model.module=mine:Untrainable"], "does not take rows of .* features: not in training"),
+        (["model.name=mine:broken"], "model 'mine_of_bad_studies:broken' failed .KeyError"),
+        (["model.name=mine:frozen"], "without a parameter to train"),
+        (["model.name=mine:Untrainable"], "does not take rows of .* features: not in training"),
         (["model.hidden=[100000,100000]"], "10,000,[0-9,]* parameters each .* need about"),
         (["data.test_fraction=0.001"], "data.test_fraction = 0.001 holds out none of the 120 rows"),
     ],
@@ -156,10 +166,10 @@ def test_what_would_fail_later_is_refused_before_anything_is_written(
     assert "\n" not in str(e.value)
 
 
-def test_a_list_of_metrics_is_one_joint_rule(here: Path) -> None:
+def test_a_list_of_scores_is_one_joint_rule(here: Path) -> None:
     names = ["equal_opportunity_difference", "statistical_parity_difference"]
-    made = plan(read("own.toml", ["rule.name=joint", f"rule.metrics={json.dumps(names)}"]))
-    assert [p.rule.parameters["metrics"] for g in made.programs for p in g.runs] == [names]
+    made = plan(read("own.toml", ["rule.name=joint", f"rule.scores={json.dumps(names)}"]))
+    assert [p.rule.scores for g in made.programs for p in g.runs] == [tuple(names)]
 
 
 def test_an_attack_that_gives_no_reports_is_named(here: Path) -> None:

@@ -337,7 +337,7 @@ def test_a_client_update_inflated_tenfold_is_clipped(tmp_path: Path) -> None:
         (["partition.kind=dirichlett"], "did you mean 'dirichlet'"),
         (["partition.kind=equal", "partition.beta=1"], "'beta' is no parameter of the partition equal"),
         (["score.undefined=error", "seeds=9", "partition.clients=12"], "undefined"),
-        (["model.module=nowhere:net"], "nowhere"),
+        (["model.name=nowhere:net"], "nowhere"),
         (["rule=[{name='nowhere:rule'}]"], "cannot be imported"),
     ],
 )
@@ -357,7 +357,7 @@ def test_a_rule_and_a_model_of_ones_own_are_found(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(tmp_path))
     out = tmp_path / "r"
     study.execute(
-        small("seeds=42", "rule=[{name='mine:least',power=3.0}]", "model.module='mine:net'", "model.shared=1"), out
+        small("seeds=42", "rule=[{name='mine:least',power=3.0}]", "model.name='mine:net'", "model.shared=1"), out
     )
     run = next(r for r in document(out)["runs"] if r["rule"] == "mine:least" and r["adversary"])
     x = lines(out, run=run["run"], round=2)[0]

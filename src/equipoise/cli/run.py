@@ -231,7 +231,9 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 def _rule_name(row: dict[str, Any]) -> str:
     run, tail = row["run"], f"-s{row['seed']}" + (f"r{row['replicate']}" if row["replicate"] else "")
     name = run.removeprefix(f"{row['data']}-K{row['clients']}-{row['architecture']}-").removesuffix(tail)
-    return str(name.removesuffix(f"-{row['adversary']}({row['strength']:g})") if row["adversary"] else name)
+    name = name.removesuffix(f"-{row['adversary']}({row['strength']:g})") if row["adversary"] else name
+    label = row["label"] or ""
+    return str(label + name.removeprefix(label.replace(" ", "_")))
 
 
 def _cell(rows: list[dict[str, Any]], key: str) -> str:

@@ -43,6 +43,7 @@ class Program:
     layout: Layout
     runs: Sequence[PlannedRun]
     rounds: int
+    log: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Plan:
         """What was read, dropped, encoded and dealt to whom."""
         told = [line for s in self.sources for line in s.log]
         seen = {id(p.cell): p.cell for program in self.programs for p in program.runs}
-        return told + [line for c in seen.values() for line in c.log]
+        said = [line for program in self.programs for line in program.log]
+        return told + [line for c in seen.values() for line in c.log] + list(dict.fromkeys(said))
 
     def resolved(self) -> dict[str, Any]:
         """The study with every default filled in."""
@@ -148,7 +150,7 @@ def _programs(study: Study, runs: Sequence[PlannedRun], wave: str) -> list[Progr
     """Group the runs of a wave by what a stacked program must agree on."""
     groups: dict[tuple[str, str, str], list[PlannedRun]] = {}
     for planned in runs:
-        own = strict({"training": planned.rule.training, "private": planned.private})
+        own = strict(planned.training.model_dump() | {"private": planned.private and planned.private.model_dump()})
         groups.setdefault((planned.cell.source.name, planned.architecture, own), []).append(planned)
     names: dict[str, int] = {}
     out = []
@@ -172,10 +174,11 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     small = len(source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
     batch = ("full" if small else 64) if training.batch == "auto" else training.batch
     classes = len(source.table.classes)
+    terms = _terms(members, module)
     learner = learners.stacked(
         factory,
         shared=names,
-        terms=_terms(members, module),
+        terms=terms,
         count=metrics.counts if classes == 2 else metrics.hits,
         steps=training.steps,
         epochs=training.epochs,
@@ -193,7 +196,8 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     )
     layouts = learners.layouts(factory, names)
     eyes = Eyes(learner, factory, names, split=bool(layouts[1].size) and first.architecture == "splitml")
-    return Program(name, learner, eyes, layouts[0], members, study.rounds)
+    log = [f"term {n}: adapted to the model {study.model.name}" for n, f in terms.items() if getattr(f, "adapted", 0)]
+    return Program(name, learner, eyes, layouts[0], members, study.rounds, tuple(log))
 
 
 def _factory(study: Study, source: Source) -> Callable[[], Any]:

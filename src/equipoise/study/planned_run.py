@@ -19,9 +19,6 @@ from .probes import Eyes, probe
 from .rules import Chosen, aggregator, broadcast_statistic
 from .schema import Adversary, Private, Study, Training, checked
 
-HOSTILE = ("disparity", "gaming")
-"""Loss terms that only an adversary has."""
-
 
 @dataclass(frozen=True)
 class PlannedRun:
@@ -66,7 +63,7 @@ class PlannedRun:
         proximal = {"proximal": self.study.training.proximal} if self.study.training.proximal else {}
         everyone = {"cross_entropy": 1.0} | proximal | dict(self.rule.terms)
         terms = {name: np.full(k, float(c)) for name, c in everyone.items()}
-        if self.attack in HOSTILE:
+        if self.attack in _hostile_terms():
             hostile = np.isin(federation.clients, self.members)
             terms[self.attack] = np.where(hostile, self.strength or 0.0, 0.0)
         return terms
@@ -78,7 +75,7 @@ class PlannedRun:
         rule = aggregator(self.rule, study.score, k, clip, self.seed)
         hostile = []
         if adversary is not None:
-            if self.attack not in HOSTILE:
+            if self.attack not in _hostile_terms():
                 hostile.append(_tamper(str(self.attack), members, self.strength))
             if adversary.inflate != 1.0:
                 hostile.append(attacks.inflate(members, adversary.inflate))
@@ -121,13 +118,17 @@ class PlannedRun:
         return frozenset(moments)
 
 
-def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Function:
-    from .. import objectives
+def _hostile_terms() -> dict[str, Function]:
+    """The loss terms that only an adversary has."""
+    from ..objectives import bias
 
+    return catalogue(bias)
+
+
+def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Function:
     ours = {name: f for name, f in catalogue(attacks).items() if f is not attacks.both}
-    hostile = {name: getattr(objectives, name) for name in HOSTILE}
     turns = "turns members and a strength into (reports, broadcast) -> reports"
-    tamper = lookup("adversary.kind", kind, ours | hostile, turns)(members, strength)
+    tamper = lookup("adversary.kind", kind, ours | _hostile_terms(), turns)(members, strength)
     if ":" not in kind:
         return tamper  # type: ignore[no-any-return]
     if not callable(tamper):

@@ -94,7 +94,8 @@ def _targets(cell: Cell, section: Inference, seed: int) -> Records:
         held = [len(s.y) for s in others]
         shards = [_joined(*pair) for pair in zip(shards, others, strict=True)]
     sizes = [len(s.y) for s in cell.federation.shards]
-    rows = inference.targets(sizes, seed=seed, per_client=section.targets, even=section.even, held=held)
+    ids = cell.federation.clients
+    rows = inference.targets(sizes, seed=seed, clients=ids, per_client=section.targets, even=section.even, held=held)
     return _stacked([(s, at, k, True) for k, (s, at) in enumerate(zip(shards, rows, strict=True))])
 
 
@@ -189,7 +190,8 @@ def _told(scores: Sequence[Array], own: Sequence[Records], clients: Array, group
     of = np.concatenate([np.full(len(r.member), c) for c, r in zip(clients, own, strict=True)])
     group = np.concatenate([r.group for r in own])
     found = inference.membership(np.concatenate(scores), np.concatenate([r.member for r in own]), of, group)
-    each = [found.clients[int(c)] for c in clients]
+    nobody = inference.Leakage(*[np.nan] * (len(inference.Leakage._fields) - 2), 0, 0)
+    each = [found.clients.get(int(c), nobody) for c in clients]
     out = {"clients": clients} | {name: [getattr(one, name) for one in each] for name in each[0]._fields}
     if groups > 1:
         known = found.groups

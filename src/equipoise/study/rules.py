@@ -112,12 +112,12 @@ def chosen(
     short = name.replace("_", "-").replace(":", ".")
     asked = [] if rule.label else [*_asked_of_clients(rule)]
     inside = ([] if rule.label and not given else inside) + asked + ([f"undefined={undefined}"] if tag_policy else [])
-    tag = (rule.label or short) + (f"({','.join(inside)})" if inside else "")
+    tag = (rule.label or short).replace(" ", "_") + (f"({','.join(inside)})" if inside else "")
     return Chosen(
         short if ":" not in name else name,
         filled,
         undefined,
-        tag.replace(" ", "_" if rule.label else "").replace("/", "_"),
+        tag.replace(" ", "").replace("/", "_"),
         formula(function),
         rule.label,
         tuple(rule.scores or ()),
