@@ -88,8 +88,8 @@ def epsilon(noise: float, rate: float, steps: int, delta: float) -> Spent:
     Notes
     -----
     The accountant convolves privacy loss distributions (PLD), which is tight up to its grid; the grid is a
-    ten-thousandth of the Renyi (RDP) bound, so that the time does not depend on the setting. RDP alone gives 5 to 20 %
-    more in the settings of the papers. Batches must be drawn by Poisson sampling: for shuffled batches of a fixed size
+    ten-thousandth of the Renyi (RDP) bound, so that time and memory stay small in any setting. RDP alone gives 5 to
+    20 % more in usual ones. Batches must be drawn by Poisson sampling: for shuffled batches of a fixed size
     the figure would be wrong, and the learner refuses them.
 
     Each client clips and adds noise on its own, so its guarantee holds against the server too. A weighted mean of the

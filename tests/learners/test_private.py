@@ -136,7 +136,7 @@ def test_no_record_moves_the_sum_by_more_than_the_clip(build):
     module, params = double(build)
     rows, rng, clip = shard(30, 4), np.random.default_rng(0), 0.7
     whole, moved = summed(module, params, rows, clip), []
-    for factor in (0, 1e-3, 1, 1e3, 1e30, 1e200):
+    for factor in (0, 1e-3, 1, 1e3, 1e30, 1e200, math.inf):
         wild = Shard(factor * rng.standard_normal((1, FEATURES)), np.array([1]), np.zeros(1, int))
         more = Shard(
             *(np.concatenate([a, b]) for a, b in ((rows.x, wild.x), (rows.y, wild.y), (rows.group, wild.group)))
@@ -145,7 +145,7 @@ def test_no_record_moves_the_sum_by_more_than_the_clip(build):
     for i in range(30):
         less = Shard(*(np.delete(a, i, 0) for a in (rows.x, rows.y, rows.group)))
         moved.append(float((summed(module, params, less, clip) - whole).norm()))
-    assert max(moved) <= clip * (1 + 1e-9)
+    assert np.isfinite(moved).all() and max(moved) <= clip * (1 + 1e-9)
     assert max(moved) > 0.99 * clip or build is temporal  # the bound is reached
 
 
@@ -177,6 +177,12 @@ def test_a_step_without_rows_still_sends_noise():
     found = one(empty, Private(1, 1))
     assert abs(found.std() * 10 - 1) < 0.4 and found.all()
     assert not one(empty, Private(1, 0)).any()
+
+
+def test_a_clients_coefficient_stands_before_the_clip():
+    rows, twice = shard(12, 5), {"cross_entropy": torch.tensor([2.0])}
+    assert (one(rows, coefficients=twice) - 2 * one(rows)).abs().max() < 1e-12
+    assert (one(rows, Private(0.2, 0), coefficients=twice) - 2 * one(rows, Private(0.1, 0))).abs().max() < 1e-12
 
 
 def test_a_pull_that_reads_no_rows_is_added_after_the_noise():
@@ -248,6 +254,16 @@ def test_the_learner_sums_steps_over_the_expected_batch_with_the_clients_own_noi
             torch.nn.utils.vector_to_parameters(now, module.parameters())
         assert np.abs(found[k] - (now - first).numpy()).max() < 1e-10
         assert (len(drawn) > 1) == (k == 0)  # nine rows of nine are no sample
+
+
+def test_a_silo_with_nothing_to_be_pulled_to_trains_as_without_the_pull():
+    fed, private = federation((30, 30)), Private(0.5, 1)
+    kept = []
+    for told in (fed, federation((30, 30), proximal=[1, 1])):
+        who = learner(net, 0, private=private, **OPTIONS)
+        (done,) = who.work([open_work(told, *who.init(told, 1))])
+        kept.append(done.memory["private"])
+    assert np.array_equal(*kept) and np.abs(kept[0][0] - kept[0][1]).max() > 1e-3
 
 
 def test_noise_depends_on_nobody_else():

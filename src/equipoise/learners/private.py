@@ -155,7 +155,6 @@ def gradient(
         if name != RECORDS:
             try:
                 value = (c * terms[name](blind)).sum()
-                value.item()  # there is none if it rests on a row
             except BadInput:
                 raise
             except Exception as e:  # whatever a term raises that finds no rows
@@ -163,8 +162,9 @@ def gradient(
                     f"loss term {name!r} cannot be computed without the client's rows, and the noise of private "
                     f"training covers {RECORDS!r} only; leave it out"
                 ) from e
-            extra = torch.autograd.grad(value, list(trained.values()), materialize_grads=True)
-            total = [t + g for t, g in zip(total, extra, strict=True)]
+            if value.requires_grad:  # not so for a pull towards the shared part where nothing is shared
+                extra = torch.autograd.grad(value, list(trained.values()), materialize_grads=True)
+                total = [t + g for t, g in zip(total, extra, strict=True)]
     return total
 
 
