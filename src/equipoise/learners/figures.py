@@ -81,15 +81,15 @@ def stacked_logits(module: nn.Module, parts: Parts, x: Tensor) -> Logits | None:
 
 
 def problem_of(slots: Sequence[Slot], width: int, logits: Logits, params: Named, pool: Pool) -> Problem:
-    """Lay all training rows of these clients side by side, padded to ``width`` with weight 0."""
+    """Lay all training rows of these clients side by side, padded to ``width`` with weight 0.
+
+    They are copied also for one client: where its rows lie in the pool, and so how they are aligned, depends on others.
+    """
     sizes = torch.tensor([s.size for s in slots])
     at = torch.arange(width).expand(len(slots), width)
     weight = (at < sizes.unsqueeze(1)).to(pool.dtype)
     at = torch.where(weight > 0, at, 0) + torch.tensor([s.rows.start for s in slots]).unsqueeze(1)
-    x, y = pool.x[slots[0].rows].unsqueeze(0), pool.y[slots[0].rows].unsqueeze(0)
-    if len(slots) > 1 or width > len(x[0]):
-        x, y = pool.x[at], pool.y[at]
-    return Problem(logits, params, x, y, weight, [s.key for s in slots])
+    return Problem(logits, params, pool.x[at], pool.y[at], weight, [s.key for s in slots])
 
 
 def measured(
