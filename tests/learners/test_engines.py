@@ -257,6 +257,31 @@ def test_a_term_sees_parameters_as_torch_shapes_them():
         assert shapes["0.weight"][1:] == (6, FEATURES) and shapes["anchors"] == ["0.bias", "0.weight"]
 
 
+@pytest.mark.parametrize("engine", ["chain", "swap", "vmap"])
+def test_a_term_may_pull_all_layers_by_what_each_client_is_told(engine):
+    """As FinP's do: a factor from the news, a stopped gradient of the loss, and parameters of private layers too."""
+
+    def told(local):
+        row_norm = local.params["2.weight"].norm(dim=2).amax(1)  # the layer behind it is private
+        ce = objectives.cross_entropy(local)
+        return local.news["rho"] * (ce / row_norm).detach() * row_norm * local.params["0.weight"].flatten(1).norm(dim=1)
+
+    fed = federation((50, 130, 75), told=[0.5, 0.5, 0])
+    results = []
+    for e in ("loop", engine):
+        who = learner(dtype="float64", engine=e, terms=TERMS | {"told": told})
+        model, memory = who.init(fed, 1)
+        work = open_work(fed, model, memory)
+        works = [
+            replace(work, broadcast=replace(work.broadcast, news={"rho": np.array(rho)}))
+            for rho in ([0.5, 1.0, 0.2], [0.5, 0.0, 0.2])
+        ]
+        results.append([np.concatenate([d.reports.updates, d.memory["private"]], 1) for d in who.work(works)])
+    assert np.abs(np.array(results[0]) - np.array(results[1])).max() < 1e-10
+    moved = np.abs(results[0][0] - results[0][1]).max(1)
+    assert moved[1] > 1e-4 and moved[0] == moved[2] == 0
+
+
 def test_a_large_full_batch_trains_alone_and_unpadded():
     fed = federation((1500, 40, 45))
     loop, chain = (run(learner(engine=e, batch="full", dtype="float64", steps=3), fed, 1)[0] for e in ("loop", "chain"))
