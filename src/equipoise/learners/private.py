@@ -20,7 +20,7 @@ from .parts import Build, Parts, first_vector, parts_of, split
 RECORDS = "cross_entropy"
 """The term that reads rows: a mean over records, so that each record has its own part of it."""
 
-NUMBERS = 2**25
+NUMBERS = 2**23
 """Gradients of so many numbers are held at a time; a batch of more is clipped in parts."""
 
 
@@ -105,17 +105,19 @@ def per_record(
         own = {n: t.detach().expand(len(x), *t.shape).requires_grad_() for n, t in trained.items()}
         alone = Local(own, {}, x, y, group, weight, lifted(own, x), {})
         grads = list(torch.autograd.grad(term(alone).sum(), list(own.values()), materialize_grads=True))
-        yield grads, torch.stack([g.flatten(1).square().sum(1) for g in grads]).sum(0).sqrt()
+        lengths = [torch.linalg.vector_norm(g.unsqueeze(-1), dim=tuple(range(1, g.dim() + 1))) for g in grads]
+        yield grads, torch.linalg.vector_norm(torch.stack(lengths), dim=0)
 
 
 def clipped_sum(records: Iterator[tuple[list[Tensor], Tensor]], clip: float, like: list[Tensor]) -> list[Tensor]:
     """Return the sum over records of ``g_i min(1, clip / |g_i|)``, one tensor for each of ``like``."""
     total = [torch.zeros_like(t) for t in like]
-    for found, norms in records:
+    for grads, norms in records:
         finite = norms.isfinite()
         scale = torch.where(finite, (clip / norms).clamp(max=1), 0.0)
-        grads = found if finite.all() else [g.nan_to_num(0, 0, 0) for g in found]
-        total = [t + torch.tensordot(scale, g, 1) for t, g in zip(total, grads, strict=True)]
+        for i, g in enumerate(grads):
+            cut = (g if finite.all() else g.nan_to_num(0, 0, 0)) * scale.view(-1, *[1] * (g.dim() - 1))
+            total[i] += torch.sum(cut, 0, out=torch.empty_like(cut[0]))  # some lie by columns; so does their sum then
     return total
 
 
