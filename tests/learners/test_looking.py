@@ -63,7 +63,8 @@ def loss(module, x, y):
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_losses_are_each_modules_own_on_each_row(build, monkeypatch):
-    monkeypatch.setattr("equipoise.learners.looking.BLOCK", 4)
+    monkeypatch.setattr("equipoise.learners.measuring.BLOCK", 4)
+    monkeypatch.setattr("equipoise.learners.measuring.CONVOLVED", 3)
     names, flat, x, y, modules, _ = world(build, 1)
     found = losses(build, names, flat, x, y)
     assert found.shape == (11, 3)

@@ -233,6 +233,11 @@ def agrees(module: nn.Module, stacking: Stacking, x: Tensor) -> bool:
     return all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in pairs)
 
 
+def convolves(module: nn.Module) -> bool:
+    """Say whether there is a convolution in the module."""
+    return any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
+
+
 def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Stacking | None:
     """Return the first stacking that agrees with the module on ``x`` (S, B, f); None means the loop.
 
@@ -241,8 +246,7 @@ def choose(engine: Name, module: nn.Module, parts: Parts, x: Tensor) -> Stacking
     could take but whose matrices do not fill whole cache lines.
     """
     plain = set(parts.whole.names) == parts.trained and not parts.counters
-    convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
-    if engine == "loop" or (engine == "auto" and (convolves or not plain)):
+    if engine == "loop" or (engine == "auto" and (convolves(module) or not plain)):
         return None
     if not plain:
         raise BadInput(f"engine {engine!r} cannot train a module with buffers or frozen parameters; use engine 'loop'")

@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from ..checks import BadInput
 from ..types import Array
 from .forwards import Named, logits_of
+from .measuring import blocks
 from .parts import Build, Parts, parts_of, split
-
-BLOCK = 4096
-"""Rows looked at at a time."""
 
 NUMBERS = 2**24
 """Gradients of so many numbers are held at a time."""
@@ -52,7 +50,7 @@ def losses(build: Build, shared: Sequence[str], models: Array, x: Array, y: Arra
     truth, out = torch.from_numpy(np.array(y)), np.empty((len(x), len(models)))
     with torch.inference_mode():
         for k, tensors in enumerate(_each(parts, models)):
-            z = [logits_of(module, tensors, rows) for rows in torch.split(_rows(x, models), BLOCK)]
+            z = [logits_of(module, tensors, rows) for rows in blocks(module, _rows(x, models))]
             out[:, k] = _cross_entropy(torch.cat(z).double(), truth).numpy()
     return out
 
@@ -92,14 +90,14 @@ def features(build: Build, shared: Sequence[str], models: Array, x: Array) -> Ar
     try:
         with torch.inference_mode():
             for tensors in _each(parts, models):
-                blocks = []
-                for rows in torch.split(_rows(x, models), BLOCK):
+                seen = []
+                for rows in blocks(module, _rows(x, models)):
                     given.clear()
                     logits_of(module, tensors, rows)
                     if not given:
                         raise BadInput(f"the model does not call its shared layer {path!r}; share another")
-                    blocks.append(given[-1])
-                out.append(torch.cat(blocks).numpy())
+                    seen.append(given[-1])
+                out.append(torch.cat(seen).numpy())
     finally:
         hook.remove()
     return np.stack(out)

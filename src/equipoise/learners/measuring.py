@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ..checks import BadInput
 from ..types import Array, Federation, Shard, Work
 from .batches import Pool
-from .forwards import logits_of
+from .forwards import convolves, logits_of
 from .parts import Parts, split
 
-BLOCK = 4096
-"""Rows measured at a time, few enough for their activations to stay in the cache."""
+BLOCK, CONVOLVED = 4096, 128
+"""Rows measured at a time, few enough for their activations to stay in the cache; those of convolutions are larger."""
 
 Count = Callable[[Array, Array, Array, int], Array]
 """(y, yhat, group, G) -> (G, 4) integers, columns tp fp tn fn."""
@@ -38,6 +38,11 @@ def rows_of(federation: Federation, moment: str, figures: Collection[str] = ()) 
     if view not in federation.views:
         raise BadInput(f"the federation has no view {view!r}; it has {sorted(federation.views)}")
     return when, list(federation.views[view])
+
+
+def blocks(module: nn.Module, x: Tensor) -> Iterator[Tensor]:
+    """Cut rows into as many as this module is measured on at a time."""
+    return iter(torch.split(x, CONVOLVED if convolves(module) else BLOCK))
 
 
 def outputs_of(module: nn.Module, x: Tensor) -> int:
@@ -85,9 +90,7 @@ def counts_of(
             rows = pool.place(shard)
             tensors = {n: t[0] for n, t in split(parts.whole, models[when][k : k + 1]).items()}
             with torch.inference_mode():
-                logits = (
-                    [logits_of(module, tensors, x) for x in torch.split(pool.x[rows], BLOCK)] if len(shard.y) else []
-                )
+                logits = [logits_of(module, tensors, x) for x in blocks(module, pool.x[rows])] if len(shard.y) else []
             found = _count(shard, torch.cat(logits) if logits else torch.zeros(0), work.federation.groups, count)
             table.append(found)
             if once:
