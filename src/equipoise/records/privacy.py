@@ -26,6 +26,9 @@ DISPERSION = {
 }
 """Figure of the row -> figure of a round; each is averaged over the rounds in which it is defined."""
 
+ATTACKS = ("loss", "probe_head", "nearest", "oracle")
+"""Attacks on the source, the one that the server can really run best first; the oracle is an upper bound."""
+
 LAST = 3
 """Rounds at the end over which FinP averages accuracy."""
 
@@ -58,11 +61,21 @@ def privacy(meta: Mapping[str, Any], lines: Sequence[Line], undefined: dict[str,
     return row
 
 
+def ranked(source: Mapping[str, Any]) -> list[str]:
+    """Return the attacks of a round in the order in which they are spoken of.
+
+    Examples
+    --------
+    >>> ranked({"nearest": 1, "oracle": 2, "probe_head": 3})
+    ['probe_head', 'nearest', 'oracle']
+    """
+    return sorted(source, key=lambda name: (ATTACKS.index(name) if name in ATTACKS else len(ATTACKS), name))
+
+
 def _source(rounds: Sequence[Mapping[str, Any]], undefined: dict[str, str]) -> dict[str, Any]:
-    """The first attack of each round is the one that the server can really run."""
     if not rounds:
         return {}
-    names = list(rounds[0])
+    names = ranked(rounds[0])
     row: dict[str, Any] = {"sia_attack": names[0]}
     first = [r[names[0]] for r in rounds]
     row["sia"], row["sia_max"] = _over(first, "overall", np.mean), _over(first, "overall", np.max)

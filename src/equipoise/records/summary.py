@@ -12,7 +12,7 @@ import numpy as np
 from ..metrics import accuracy, equal_opportunity_difference, statistical_parity_difference
 from ..types import Array
 from .journal import table
-from .privacy import privacy
+from .privacy import privacy, ranked
 
 Line = Mapping[str, Any]
 
@@ -236,10 +236,10 @@ def write_clients(path: Path, lines: Iterable[Line], runs: Sequence[Mapping[str,
 def _more(line: Line, told: Sequence[str], figures: Sequence[str], traced: bool) -> Iterable[list[Any]]:
     """What each asked client was told and reported, and how exposed it was."""
     at = {c: i for i, c in enumerate(line["clients"])}
-    success = {}
-    for attack in line.get("probed", {}).get("source", {}).values():
+    source, success = line.get("probed", {}).get("source", {}), {}
+    if source:
+        attack = source[ranked(source)[0]]
         success = dict(zip(attack["clients"], attack["success"], strict=True))
-        break
     for i, client in enumerate(line["asked"]):
         row = [line["news"][n][i] if n in line["news"] else None for n in told]
         row += [line["figures"][n][at[client]] if n in line["figures"] and client in at else None for n in figures]

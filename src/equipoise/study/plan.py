@@ -196,6 +196,7 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     )
     layouts = learners.layouts(factory, names)
     eyes = Eyes(learner, factory, names, split=bool(layouts[1].size) and first.architecture == "splitml")
+    members[0].run(1.0, eyes)  # refuses now what its probe would refuse in the first round
     log = [f"term {n}: adapted to the model {study.model.name}" for n, f in terms.items() if getattr(f, "adapted", 0)]
     return Program(name, learner, eyes, layouts[0], members, study.rounds, tuple(log))
 

@@ -145,9 +145,10 @@ class Training(Section):
                 f'training.epochs = {self.epochs} belongs to sampling = "epoch" or "poisson", and with replacement '
                 "there are no epochs; set training.sampling, or training.steps instead"
             )
-        if isinstance(self.batch, int) and self.steps is not None and self.steps * self.batch > MOST_ROWS:
+        steps = self.steps or (60 if self.sampling == "replacement" else self.epochs)
+        if isinstance(self.batch, int) and steps * self.batch > MOST_ROWS:
             raise ValueError(
-                f"training.steps = {self.steps} batches of training.batch = {self.batch} rows are more than "
+                f"training.steps = {steps} batches of training.batch = {self.batch} rows are more than "
                 f'{MOST_ROWS:,} rows a round at each client; lower one of them, or set training.batch = "full"'
             )
         if self.momentum and self.optimiser != "sgd":
