@@ -11,3 +11,7 @@ from .layers import lipschitz as lipschitz
 from .layers import lipschitz_of as lipschitz_of
 from .layers import spectral_norm as spectral_norm
 from .layers import spectral_norms as spectral_norms
+from .measures import exact as exact
+from .measures import fast as fast
+from .products import hessian_product as hessian_product
+from .traces import hutchinson as hutchinson

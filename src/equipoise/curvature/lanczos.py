@@ -82,7 +82,7 @@ def top_eigenvalue(
     matrix = given.double() if not given.is_floating_point() else given
     matrix = matrix.unsqueeze(0) if matrix.dim() == 2 else matrix
     if matrix.shape[-1] < exact_below:
-        value = _end(matrix, by)[0]
+        value = end(matrix, by)[0]
     else:
         keys = [(0, 0, s) for s in range(len(matrix))]
         first = random_start(keys, matrix.shape[-1]).to(matrix) if start is None else start
@@ -115,7 +115,7 @@ def top_eigenpair(
     value, error = start.new_zeros(slots), start.new_zeros(slots)
     weights = start.new_zeros(slots, most)
     running = torch.ones(slots, dtype=torch.bool)
-    q, rest = _unit(start)
+    q, rest = unit(start)
     for m in range(most):
         basis[:, m] = q
         known = basis[:, : m + 1]
@@ -124,11 +124,11 @@ def top_eigenpair(
         size_of_w = w.norm(dim=1)
         for _ in range(2):  # once is not enough in floating point
             w = w - (known.mT @ (known @ w.unsqueeze(-1))).squeeze(-1)
-        q, rest = _unit(w)
+        q, rest = unit(w)
         # what is left of w is rounding: the space holds all that can be reached from the start
         spent = ~(rest > 16 * torch.finfo(w.dtype).eps * size_of_w)
         if m == most - 1 or tolerance > 0 or (spent & running).any():
-            theta, s = _end(small[:, : m + 1, : m + 1], by)
+            theta, s = end(small[:, : m + 1, : m + 1], by)
             off = rest * s[:, -1].abs()
             value, error = torch.where(running, theta, value), torch.where(running, off, error)
             weights[:, : m + 1] = torch.where(running.unsqueeze(1), s, weights[:, : m + 1])
@@ -154,13 +154,13 @@ def random_start(keys: Any, size: int) -> Tensor:
     return torch.from_numpy(np.stack(draws).astype(np.float32) * 2 - 1)
 
 
-def _unit(v: Tensor) -> tuple[Tensor, Tensor]:
+def unit(v: Tensor) -> tuple[Tensor, Tensor]:
     """Return the vectors at length 1, 0 where there is no direction, and their lengths."""
     length = v.norm(dim=1)
     return v / torch.where(length > 0, length, 1).unsqueeze(1), length
 
 
-def _end(matrices: Tensor, by: By) -> tuple[Tensor, Tensor]:
+def end(matrices: Tensor, by: By) -> tuple[Tensor, Tensor]:
     """Return the top eigenvalue (S,) and eigenvector (S, m) of dense matrices, NaN where one is not finite."""
     lost = ~matrices.isfinite().all(2).all(1)
     values, vectors = torch.linalg.eigh(torch.where(lost[:, None, None], 0, matrices))

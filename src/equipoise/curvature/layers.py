@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..checks import BadInput, one_of
 from ..rounds import stream
 from ..types import Array
-from .lanczos import _unit, top_eigenpair
+from .lanczos import top_eigenpair, unit
 
 How = Literal["spectral", "finp_code"]
 
@@ -142,7 +142,7 @@ def spectral_norms(
         start = layer.start.to(weight).expand(len(weight), *layer.start.shape) if starts is None else starts[i]
         v = _leading(layer, weight.detach(), start, budget, tolerance)
         u = layer.apply(weight, v).flatten(1)
-        norms.append((_unit(u.detach())[0] * u).sum(1))
+        norms.append((unit(u.detach())[0] * u).sum(1))
         vectors.append(v)
     return torch.stack(norms, 1), vectors
 
@@ -177,11 +177,11 @@ def spectral_norm(weight: Array | Tensor | nn.Module, input_shape: Sequence[int]
     2.0
     """
     if isinstance(weight, nn.Module):
-        if input_shape is None and not isinstance(weight, nn.Linear):
-            raise BadInput(
-                "the norm of a convolution depends on the size of its input; pass input_shape (channels, ...)"
-            )
-        maps = linear_maps(weight, input_shape or (weight.in_features,))
+        if input_shape is None and isinstance(weight, nn.Linear):
+            input_shape = (weight.in_features,)
+        if input_shape is None:
+            raise BadInput("the norm of a convolution depends on the size of its input; pass input_shape")
+        maps = linear_maps(weight, input_shape)
         stacked = {n: p.unsqueeze(0) for n, p in weight.named_parameters()}
         return spectral_norms(maps, stacked, budget=200, tolerance=1e-4)[0].prod()
     matrix = torch.as_tensor(weight)
