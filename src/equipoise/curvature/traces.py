@@ -71,8 +71,8 @@ def hutchinson(
         z = torch.stack([torch.from_numpy(d.integers(0, 2, like.shape[1])) for d in draws]).to(like) * 2 - 1
         samples.append((z * product(z)).sum(1))
         if len(samples) >= min(FEWEST, budget):
-            seen = torch.stack(samples)
-            mean, deviation = seen.mean(0), seen.std(0) / len(samples) ** 0.5
+            seen = torch.stack(samples, 1)  # a mean along rows has the same bits whoever stands beside
+            mean, deviation = seen.mean(1), seen.std(1) / len(samples) ** 0.5
             value, error = torch.where(running, mean, value), torch.where(running, deviation, error)
             running = running & (deviation > tolerance * mean.abs())
     return Trace(value, error)
