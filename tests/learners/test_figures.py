@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from worlds import FEATURES, distance, federation, learner, open_work, run, shard
 
-from equipoise import models
+from equipoise import curvature, models
 from equipoise.checks import BadInput
 from equipoise.learners import layouts
 from equipoise.types import Federation, Measure, Shard
@@ -106,6 +106,22 @@ def test_bits_depend_neither_on_company_nor_on_chunks(module):
     one = Federation(fed.clients[1:2], fed.shards[1:2], {"cross_entropy": np.ones(1)}, 2)
     single = run(learner(module, measures=[BENDING]), one, 1, asks=ASKS)[2]
     assert all(f[0] == alone.reports.figures[n][1] for n, f in single.reports.figures.items())
+
+
+@pytest.mark.parametrize("make", [lambda: curvature.exact(trace="hutchinson", budget=20), curvature.fast])
+def test_curvature_has_the_loops_value_and_bits_of_its_own(make):
+    def found(fed, before=(), dtype="float32", **options):
+        measure = make()
+        who = learner(wide, None, measures=[measure], dtype=dtype, **options)
+        works = [open_work(f, *who.init(f, 1), seed=s, asks=measure.names) for s, f in enumerate([*before, fed], 2)]
+        return who.work([replace(w, seed=1) if w is works[-1] else w for w in works])[-1].reports.figures
+
+    fed, other = federation((50, 130, 75, 90)), federation((33, 200, 64, 50, 70), seed=7)
+    double = [found(fed, dtype="float64", engine=e) for e in ("loop", "chain")]
+    assert all(np.allclose(double[0][n], double[1][n], rtol=1e-6) for n in double[0])
+    alone = found(fed)
+    for chunk in (2, 3, 30):
+        assert distance(found(fed, [other], chunk=chunk), alone) == 0
 
 
 def test_what_is_kept_is_used_next_time_and_only_by_those_who_measured():

@@ -82,7 +82,7 @@ def top_eigenvalue(
     matrix = given.double() if not given.is_floating_point() else given
     matrix = matrix.unsqueeze(0) if matrix.dim() == 2 else matrix
     if matrix.shape[-1] < exact_below:
-        value = end(matrix, by)[0]
+        value = torch.cat([end(one.unsqueeze(0), by)[0] for one in matrix])  # alone: bits depend on place in memory
     else:
         keys = [(0, 0, s) for s in range(len(matrix))]
         first = random_start(keys, matrix.shape[-1]).to(matrix) if start is None else start
