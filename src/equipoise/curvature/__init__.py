@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .jacobian import jacobian_norm as jacobian_norm
 from .lanczos import random_start as random_start
 from .lanczos import top_eigenpair as top_eigenpair
 from .lanczos import top_eigenvalue as top_eigenvalue

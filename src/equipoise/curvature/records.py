@@ -53,7 +53,7 @@ def pulled(problem: Problem, along: Tensor, most: int | None = None) -> Tensor:
     m = B, or at most ``most``: then records next to each other are added up.
     """
     x, along = grouped(problem.x, most), grouped(along, most)
-    rows = problem.weight.new_empty(*along.shape[:2], sum(p[0].numel() for p in problem.params.values()))
+    rows: Tensor = problem.weight.new_empty(*along.shape[:2], sum(p[0].numel() for p in problem.params.values()))
 
     def pull(params: dict[str, Tensor], x: Tensor, along: Tensor) -> Tensor:
         logits = _alone(problem, params, x)
@@ -62,7 +62,12 @@ def pulled(problem: Problem, along: Tensor, most: int | None = None) -> Tensor:
 
     for s in range(len(rows)):
         own = {n: p[s].detach() for n, p in problem.params.items()}
-        grads = torch.vmap(torch.func.grad(pull), (None, 0, 0))(own, x[s], along[s])
+        slope = torch.func.grad(pull)
+        try:
+            grads = torch.vmap(slope, (None, 0, 0))(own, x[s], along[s])
+        except Exception:  # whatever the user's forward raises when it is lifted: record by record then
+            each = [slope(own, *pair) for pair in zip(x[s], along[s], strict=True)]
+            grads = {n: torch.stack([g[n] for g in each]) for n in own}
         torch.cat([grads[n].flatten(1) for n in own], 1, out=rows[s])
     return rows
 
