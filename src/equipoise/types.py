@@ -140,7 +140,7 @@ class Done(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a measure sees of S clients: their trained models in eval mode and all their training rows, as torch tensors.
+    """What a measure sees of S clients: their trained models in eval mode and all their training rows, as tensors.
 
     ``logits(params, x)``: (name -> (S, *shape), (S, B, f)) -> (S, B) or (S, B, C), differentiable twice; ``params``:
     the trained ones, detached; ``x`` (S, B, f), ``y`` (S, B), ``weight`` (S, B): 1 on real rows, 0 on padding;
@@ -158,8 +158,8 @@ class Problem(NamedTuple):
 class Measure(NamedTuple):
     """Figures that a client computes on its own model and rows, and sends when asked for any of them.
 
-    ``names`` of the figures; ``measure(problem, kept)`` -> (name -> (S,), kept); ``keeps``: names of vectors (S, P) that
-    a client remembers from round to round, 0 at first, such as the last eigenvector, to start from.
+    ``names`` of the figures; ``measure(problem, kept)`` -> (name -> (S,), kept); ``keeps``: names of vectors (S, Q)
+    over the Q learned numbers that a client remembers from round to round, 0 at first, such as the last eigenvector.
     """
 
     names: tuple[str, ...]

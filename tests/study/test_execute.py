@@ -351,7 +351,8 @@ def test_a_rule_and_a_model_of_ones_own_are_found(tmp_path: Path, monkeypatch: p
     (tmp_path / "mine.py").write_text(
         "import numpy as np, torch\n"
         "def least(scores, sizes, *, power=2.0):\n    mass = (1.5 - scores) ** power\n    return mass / mass.sum()\n"
-        "def net(features):\n    first, last = torch.nn.Linear(features, 4), torch.nn.Linear(4, 1)\n"
+        "def net(features, *, hidden):\n    first = torch.nn.Linear(features, hidden[1])\n"
+        "    last = torch.nn.Linear(hidden[1], 1)\n"
         "    return torch.nn.Sequential(first, torch.nn.Tanh(), last)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

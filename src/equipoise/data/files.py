@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
@@ -119,8 +120,9 @@ def where(task: Task, folder: Folder = None) -> str:
             names = [file.name + ending for ending in PACKED] + list(file.archives)
             if any(path.is_file() for name in names for path in place.glob(name)):
                 return label
-    if task.library and find_spec(task.library[0]):
-        return task.library[0]
+    with suppress(ImportError):  # a finder may refuse to look
+        if task.library and find_spec(task.library[0]):
+            return task.library[0]
     return "the package" if any(_embedded_path(file.name) for file in task.files) else ""
 
 

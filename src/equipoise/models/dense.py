@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from ..checks import BadInput
 from .shapes import logits
 from .slimmable import Slimmable
 
@@ -19,6 +20,11 @@ def mlp(features: int, *, classes: int = 2, hidden: Sequence[int] = (64, 32, 16)
 
     Source: Fairis (arXiv 2608.06469).
 
+    Raises
+    ------
+    BadInput
+        If a width is no whole number of at least 1.
+
     Examples
     --------
     >>> sum(p.numel() for p in mlp(100).parameters())
@@ -26,6 +32,8 @@ def mlp(features: int, *, classes: int = 2, hidden: Sequence[int] = (64, 32, 16)
     >>> sum(p.numel() for p in mlp(64, classes=10, hidden=(32,)).parameters())  # 64 x 32 + 32 + 32 x 10 + 10
     2410
     """
+    if bad := [w for w in hidden if not isinstance(w, int) or w < 1]:
+        raise BadInput(f"hidden holds {bad[0]!r}; give the width of every hidden layer, a whole number of at least 1")
     if not len(hidden):
         return logistic(features, classes=classes)
     layers: list[nn.Module] = []

@@ -5,25 +5,29 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from ..checks import BadInput, outside
+from ..checks import BadInput, nearest, outside
 from .shapes import logits
 
 
-def load_factory(where: str, *, classes: int = 2, shape: tuple[int, ...] | None = None) -> Callable[[int], nn.Module]:
+def load_factory(
+    where: str, *, classes: int = 2, shape: tuple[int, ...] | None = None, **own: Any
+) -> Callable[[int], nn.Module]:
     """Import a user's model factory from ``"module:factory"``; it is called with the number of features.
 
-    It is also given ``classes`` and ``shape``, the (channels, ...) of a row, if it has parameters of these names.
+    It is also given ``classes`` and ``shape``, the (channels, ...) of a row, if it has parameters of these names, and
+    the parameters of its ``own``.
     Every module that it makes is checked: it must be a torch module that turns (B, features) into (B,) or (B, 1), or
     into (B, classes) where there are more than two.
 
     Raises
     ------
     BadInput
-        If ``outside`` refuses it, or it fails or makes something else.
+        If ``outside`` refuses it, it has no parameter of a name in ``own``, it fails or makes something else.
 
     Examples
     --------
@@ -39,10 +43,12 @@ def load_factory(where: str, *, classes: int = 2, shape: tuple[int, ...] | None 
         takes = list(inspect.signature(factory).parameters)
     except ValueError:  # some functions written in C do not tell
         takes = []
+    if unknown := [name for name in own if name not in takes]:
+        raise BadInput(f"{where!r} has no parameter {unknown[0]!r}; {nearest(unknown[0], takes)}")
     known = {name: value for name, value in (("classes", classes), ("shape", shape)) if name in takes}
 
     def build(features: int) -> nn.Module:
-        return checked(where, factory(features, **known), features, classes)
+        return checked(where, factory(features, **known, **own), features, classes)
 
     return build
 

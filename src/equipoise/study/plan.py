@@ -150,7 +150,13 @@ def _programs(study: Study, runs: Sequence[PlannedRun], wave: str) -> list[Progr
     """Group the runs of a wave by what a stacked program must agree on."""
     groups: dict[tuple[str, str, str], list[PlannedRun]] = {}
     for planned in runs:
-        own = strict(planned.training.model_dump() | {"private": planned.private and planned.private.model_dump()})
+        own = strict(
+            {
+                "training": planned.training.model_dump(),
+                "private": planned.private and planned.private.model_dump(),
+                "measured": bool(planned.run(1.0).aggregator.asks & FIGURES),
+            }
+        )
         groups.setdefault((planned.cell.source.name, planned.architecture, own), []).append(planned)
     names: dict[str, int] = {}
     out = []
@@ -167,14 +173,15 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     first = members[0]
     source, training = first.cell.source, first.training
     factory = _factory(study, source)
-    _check_memory(study, factory, members)
+    if ":" not in study.model.name:
+        _check_memory(study, factory, members)
     module = factory()
     shared = {"splitml": study.model.shared, "full": None, "silo": 0}[first.architecture]
     names = models.shared_names(module, shared, study.model.buffers)
     small = len(source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
     batch = ("full" if small else 64) if training.batch == "auto" else training.batch
     classes = len(source.table.classes)
-    terms = _terms(members, module)
+    terms, measure = _terms(members, module), _measure(study, curvature)
     learner = learners.stacked(
         factory,
         shared=names,
@@ -191,7 +198,7 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
         balance=training.balance,
         dtype=training.dtype,
         engine=training.engine,
-        measures=[_measure(study, curvature)],
+        measures=[measure] if first.run(1.0).aggregator.asks & FIGURES else [],
         private=learners.Private(first.private.clip, first.private.noise) if first.private else None,
     )
     layouts = learners.layouts(factory, names)
@@ -211,8 +218,7 @@ def _factory(study: Study, source: Source) -> Callable[[], Any]:
     turns = "turns a number of features into a torch module"
     known: dict[str, Any] = {"classes": len(source.table.classes), "shape": source.table.shape}
     if ":" in section.name:
-        build = models.load_factory(section.name, **known)
-        refuse_unknown(what, given, {})
+        build = models.load_factory(section.name, **known, **given)
     else:
         maker = lookup("model.name", section.name, ours, turns)
         own = parameters(maker, wired=known)
