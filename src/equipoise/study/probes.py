@@ -190,7 +190,7 @@ def _told(scores: Sequence[Array], own: Sequence[Records], clients: Array, group
     of = np.concatenate([np.full(len(r.member), c) for c, r in zip(clients, own, strict=True)])
     group = np.concatenate([r.group for r in own])
     found = inference.membership(np.concatenate(scores), np.concatenate([r.member for r in own]), of, group)
-    nobody = inference.Leakage(*[np.nan] * (len(inference.Leakage._fields) - 2), 0, 0)
+    nobody = inference.membership(np.zeros(0), np.zeros(0)).overall
     each = [found.clients.get(int(c), nobody) for c in clients]
     out = {"clients": clients} | {name: [getattr(one, name) for one in each] for name in each[0]._fields}
     if groups > 1:
