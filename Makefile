@@ -45,6 +45,8 @@ check: lint test ## lint, then test: run it before you commit
 bench: $(READY) ## measure the engine, then the other frameworks (each in an environment of its own)
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/audit.py
+	$(BIN)/python benchmarks/curvature.py
+	$(BIN)/python benchmarks/aggregation.py
 	$(BIN)/python benchmarks/peers.py
 
 clean: ## remove all that is built: .venv, the benchmarks' environments, caches
