@@ -86,9 +86,7 @@ def top_eigenvalue(
     else:
         keys = [(0, 0, s) for s in range(len(matrix))]
         first = random_start(keys, matrix.shape[-1]).to(matrix) if start is None else start
-        value = top_eigenpair(
-            lambda v: (matrix @ v.unsqueeze(-1)).squeeze(-1), first, by=by, budget=budget, tolerance=tolerance
-        ).value
+        value = top_eigenpair(lambda v: inner(matrix, v), first, by=by, budget=budget, tolerance=tolerance).value
     if given.dim() == 2:
         return value[0] if isinstance(hessian, Tensor) else value.item()
     return value if isinstance(hessian, Tensor) else value.numpy()
@@ -123,7 +121,7 @@ def top_eigenpair(
         small[:, m, m] = (q * w).sum(1)
         size_of_w = w.norm(dim=1)
         for _ in range(2):  # once is not enough in floating point
-            w = w - (known.mT @ (known @ w.unsqueeze(-1))).squeeze(-1)
+            w = w - combined(known, inner(known, w))
         q, rest = unit(w)
         # what is left of w is rounding: the space holds all that can be reached from the start
         spent = ~(rest > 16 * torch.finfo(w.dtype).eps * size_of_w)
@@ -137,8 +135,7 @@ def top_eigenpair(
                 break
         if m < most - 1:
             small[:, m, m + 1] = small[:, m + 1, m] = rest
-    vector = (weights[:, None, : m + 1] @ basis[:, : m + 1]).squeeze(1)
-    return Pair(value, vector, error)
+    return Pair(value, combined(basis[:, : m + 1], weights[:, : m + 1]), error)
 
 
 def random_start(keys: Any, size: int) -> Tensor:
@@ -152,6 +149,16 @@ def random_start(keys: Any, size: int) -> Tensor:
     """
     draws = [stream(seed, "curvature", t, client).integers(0, 2, size, np.int8) for seed, t, client in keys]
     return torch.from_numpy(np.stack(draws).astype(np.float32) * 2 - 1)
+
+
+def inner(rows: Tensor, v: Tensor) -> Tensor:
+    """Return the products of rows (S, m, P) with a vector (S, P) each, (S, m)."""
+    return (v.unsqueeze(1) @ rows.mT).squeeze(1)  # the vector in front: batched torch is ten times faster than behind
+
+
+def combined(rows: Tensor, c: Tensor) -> Tensor:
+    """Return the rows (S, m, P) times numbers c (S, m) and added up, (S, P)."""
+    return (c.unsqueeze(1) @ rows).squeeze(1)
 
 
 def unit(v: Tensor) -> tuple[Tensor, Tensor]:

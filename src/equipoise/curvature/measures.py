@@ -86,7 +86,7 @@ def exact(
             found = hutchinson(product, problem.keys, start, budget=budget, tolerance=tolerance)
         else:
             root = directions(logits, problem.weight)
-            each = torch.stack([pulled(problem, r).square().sum((1, 2)) for r in root.unbind(-1)])
+            each = torch.stack([pulled(problem, r).flatten(1).norm(dim=1).square() for r in root.unbind(-1)])
             found = Trace(each.sum(0), torch.zeros_like(each[0]))
         return _figures(pair.value, found), _kept(kept, pair.vector)
 

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from .lanczos import Pair, Product, end, random_start, top_eigenpair, unit
+from .lanczos import Pair, Product, combined, end, inner, random_start, top_eigenpair, unit
 from .traces import Trace, hutchinson
 
 roughly = partial(top_eigenpair, budget=30, tolerance=1e-2)
@@ -17,7 +17,7 @@ roughly = partial(top_eigenpair, budget=30, tolerance=1e-2)
 
 def times(rough: Tensor, v: Tensor) -> Tensor:
     """Return ``B'B v``, (S, P)."""
-    return (rough.mT @ (rough @ v.unsqueeze(-1))).squeeze(-1)
+    return combined(rough, inner(rough, v))
 
 
 def top_by_sketch(
@@ -85,7 +85,7 @@ def sketched_trace(rough: Tensor, share: Tensor) -> Trace:
     >>> sketched_trace(torch.tensor([[[3.0, 0.0], [0.0, 4.0]]]), torch.tensor([[0.5, 0.5]]))  # 9 and 16, 12.5 each
     Trace(value=tensor([25.]), error=tensor([4.9497]))
     """
-    rows = rough.square().sum(2)
+    rows = rough.norm(dim=2).square()
     value = rows.sum(1)
     even = share / share.sum(1, keepdim=True) * value.unsqueeze(1)
     return Trace(value, (rows - even).norm(dim=1))
@@ -93,20 +93,19 @@ def sketched_trace(rough: Tensor, share: Tensor) -> Trace:
 
 def corrected_trace(product: Product, rough: Tensor, keys: Sequence[tuple[int, int, int]], probes: int) -> Trace:
     """Return ``|B|^2`` plus Hutchinson's estimate of ``tr(H - B'B)``, which has less noise than one of tr H."""
-    size = rough.square().sum((1, 2))
+    size = rough.flatten(1).norm(dim=1).square()
     rest = hutchinson(lambda v: product(v) - times(rough, v), keys, rough[:, 0], budget=probes, tolerance=0)
     return Trace(size + rest.value, rest.error)
 
 
 def _beside(known: Tensor, v: Tensor) -> Tensor:
     """Return v without its part in the span of the rows of ``known`` (S, b, P), which are orthonormal."""
-    return v - (known.mT @ (known @ v.unsqueeze(-1))).squeeze(-1)
+    return v - combined(known, inner(known, v))
 
 
 def _joined(known: Tensor, images: Tensor, rough: Tensor, v: Tensor) -> Tensor:
     """Return M v: H where it is known, the rough matrix elsewhere."""
-    inside = known @ v.unsqueeze(-1)
-    outside = v.unsqueeze(-1) - known.mT @ inside
-    guess = rough.mT @ (rough @ outside)
-    mixed = images.mT @ inside + known.mT @ (images @ outside - known @ guess) + guess
-    return mixed.squeeze(-1)
+    inside = inner(known, v)
+    outside = v - combined(known, inside)
+    guess = times(rough, outside)
+    return guess + combined(images, inside) + combined(known, inner(images, outside) - inner(known, guess))
