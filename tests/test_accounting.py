@@ -140,3 +140,8 @@ def test_hostile_calibrations_are_named():
         noise_for(1e-9, 1, 10**6, 1e-12)
     with pytest.raises(BadInput, match="lengths differ: sizes has 2, steps has 1"):
         per_client(1, [10, 20], 5, [3], 1e-5)
+
+
+def test_noise_beyond_every_float_is_bounded_and_not_a_crash() -> None:
+    spent = epsilon(1e300, 0.1, 10, 1e-5)
+    assert spent.epsilon == epsilon(1e6, 0.1, 10, 1e-5).epsilon

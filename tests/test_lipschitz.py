@@ -136,11 +136,11 @@ def test_sigmoids_count_a_quarter_in_the_papers_form_only():
 @pytest.mark.parametrize("form", FORMS)
 def test_a_layer_that_dies_gives_no_nan_and_touches_no_other_slot(form):
     net, local = net_and_batch()
-    term = getattr(objectives, form)(net)
-    alive = gradient(term(local), local)
+    make = getattr(objectives, form)
+    alive = gradient(make(net)(local), local)
     with torch.no_grad():
         local.params["2.weight"][0] = 0
-    value = term(local)
+    value = make(net)(local)
     slopes = gradient(value, local)
     assert value.isfinite().all() and all(g.isfinite().all() for g in slopes)
     assert not dict(zip(local.params, slopes, strict=True))["2.weight"][0].any()
@@ -219,3 +219,17 @@ def test_through_both_engines_and_not_at_all_at_coefficient_0(form, shared):
     np.testing.assert_array_equal(pulled[1], plain[1])
     assert np.abs(pulled[[0, 2]] - plain[[0, 2]]).max(1).min() > 1e-4
     np.testing.assert_allclose(updates(0.8, "loop"), pulled, atol=1e-9)
+
+
+def test_norms_follow_a_client_that_trains_far_from_what_it_received():
+    """Along vectors that stay, training would turn the model out of their sight and the norm would seem to vanish."""
+    net, local = net_and_batch(convolutional)
+    term = objectives.lipschitz_paper(net)
+    for _ in range(60):
+        slopes = gradient(term(local), local)
+        with torch.no_grad():
+            for p, slope in zip(local.params.values(), slopes, strict=True):
+                p -= 0.02 * slope.sign()
+    afresh = objectives.lipschitz_paper(net)(replace(local, anchor=local.params))
+    assert (local.params["1.weight"] - local.anchor["1.weight"]).abs().max() > 0.3
+    torch.testing.assert_close(term(local), afresh, rtol=0.05, atol=0)

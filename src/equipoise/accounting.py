@@ -16,6 +16,9 @@ ADJACENCY = "add or remove one record of the client"
 LIMIT = 1e4
 """An epsilon beyond this is given as infinite: neither promises anything, and the accountants overflow."""
 
+MOST_NOISE = 1e6
+"""More noise than this counts as this, which bounds what it spends; the accountants overflow on its square."""
+
 ORDERS = (*range(2, 65), *(int(2 ** (6 + i / 2)) for i in range(1, 13)))
 """Renyi orders of the bound from which the grid of the exact accountant follows; whole ones have a closed form."""
 
@@ -158,7 +161,7 @@ def noise_for(target: float, rate: float, steps: int, delta: float) -> float:
     low, high = 0.0, 1.0
     while epsilon(high, rate, steps, delta).epsilon > target:
         low, high = high, 4 * high
-        if high > 1e6:
+        if high > MOST_NOISE:
             raise BadInput(f"no noise gives an epsilon of {target:g} at delta {delta:g}; raise one of them")
     while high - low > 1e-3 * high and high > 1e-3:
         middle = (low + high) / 2
@@ -172,6 +175,7 @@ def _bound(noise: float, rate: float, steps: int, delta: float) -> float:
         return 0.0
     if noise < 1e-3:
         return inf
+    noise = min(noise, MOST_NOISE)
     dp: Any = extra("dp_accounting", "privacy")
     step = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise))
     event = dp.SelfComposedDpEvent(step, steps)

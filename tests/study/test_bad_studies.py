@@ -42,6 +42,14 @@ def longer(scores, sizes):
     return np.full(len(sizes) + 1, 1 / len(sizes))
 def words(scores, sizes):
     return "all to me"
+def claims_less(members, strength):
+    return lambda reports, broadcast: replace(reports, figures={n: v[1:] for n, v in reports.figures.items()})
+def claims_nothing(members, strength):
+    return lambda reports, broadcast: replace(reports, figures={})
+def claims_words(members, strength):
+    return lambda reports, broadcast: replace(
+        reports, figures={n: np.full(len(v), "flat") for n, v in reports.figures.items()}
+    )
 def broken(*args, **kwargs):
     raise KeyError("no\\nsuch key")
 def scalar(counts):
@@ -135,6 +143,10 @@ def test_values_of_the_wrong_kind_are_refused(wrong: dict[str, Any], sentence: s
         (["curvature.budgt=3"], "is no parameter of the curvature"),
         (['inference.membership=["loss"]'], "membership needs the whole of each client"),
         (['inference.membership=["loss"]', "model.architecture=full"], "set data.held_fraction"),
+        (["inference.source=1", "model.architecture=silo"], "with nothing shared .silo. it sees nothing"),
+        (["rule.private={clip=1.0,noise=1.0}", "rule.terms={align=0.4}"], "'align' cannot be computed without the cl"),
+        (["rule.private={clip=1.0,noise=1.0}", "adversary.kind=disparity"], "'disparity' cannot be computed without"),
+        (["rule.terms={'mine:broken'=1.0}"], "term 'mine_of_bad_studies:broken' failed .KeyError.*; mend it"),
         (["rule.name=mine:part_nan"], "gave a client the weight nan; a weight is a share"),
         (["rule.name=mine:negative"], "gave a client the weight -1; a weight is a share"),
         (["rule.name=mine:ones"], "weights that sum to 2; divide them"),
@@ -164,6 +176,13 @@ def test_what_would_fail_later_is_refused_before_anything_is_written(
     with pytest.raises(BadInput, match=sentence) as e:
         plan(read("own.toml", settings))
     assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("kind", ["claims_less", "claims_nothing", "claims_words"])
+def test_claims_that_are_no_numbers_are_laid_to_the_attack_that_made_them(here: Path, kind: str) -> None:
+    settings = ["rule.name=ala", "rule.scores=deviation", f"adversary.kind=mine_of_bad_studies:{kind}"]
+    with pytest.raises(BadInput, match=f"{kind}' claims (eigenvalue|trace) of shape .*one number for each"):
+        execute(plan(read("own.toml", settings)), here / "run")
 
 
 def test_a_list_of_scores_is_one_joint_rule(here: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,123 @@ def test_a_huge_claim_silences_the_liar_under_deviation_and_moves_nobody_under_a
     free = next(row for row in made if row["run"] in honest and "absolute" in row["run"])
     assert free["attacker_weight_mean"] is None
     assert by["claim_huge", "absolute"]["attacker_weight_mean"] < 0.01
+
+
+def small(tmp_path: Path, *settings: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run one method for a round: its row of the summary and its lines."""
+    (tmp_path / "study.toml").write_text(METHODS)
+    made = read(str(tmp_path / "study.toml"), ["rounds=1", "inference.membership=[]", *settings])
+    (row,) = execute(plan(made), tmp_path / "run")
+    return row, [json.loads(text) for text in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_epsilon_is_that_of_the_batch_which_auto_means(tmp_path: Path) -> None:
+    private = 'rule=[{name="fedavg",private={clip=1.0,noise=2.0}}]'
+    (tmp_path / "study.toml").write_text(METHODS)
+    spent = {}
+    for batch in ("auto", "full", "64"):
+        made = plan(read(str(tmp_path / "study.toml"), [private, f"training.batch={batch}"]))
+        spent[batch] = made.meta(made.programs[0].runs[0], None)["private"]["epsilons"]
+    assert spent["auto"] == spent["full"] != spent["64"]  # 1,437 rows train: few enough for full batches
+
+
+def test_a_methods_own_proximal_pull_is_the_same_as_the_studys(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(METHODS)
+
+    def terms(*settings: str) -> dict[str, list[float]]:
+        (program,) = plan(read(str(tmp_path / "study.toml"), settings)).programs
+        return {name: c.tolist() for name, c in program.runs[0].terms.items()}
+
+    own = terms('rule=[{name="fedavg",training={proximal=5.0}}]')
+    assert (
+        own
+        == terms('rule=[{name="fedavg"}]', "training.proximal=5.0")
+        == {
+            "cross_entropy": [1.0] * 4,
+            "proximal": [5.0] * 4,
+        }
+    )
+
+
+def test_a_term_is_the_same_with_a_hyphen(tmp_path: Path) -> None:
+    _, lines = small(tmp_path, "rule=[{name='ala',scores='deviation',terms={'lipschitz-code'=0.2}}]")
+    assert lines[0]["news"]["rho"] == [0.5] * 4
+
+
+def test_models_that_diverged_accuse_nobody_on_shared_layers(tmp_path: Path) -> None:
+    settings = ["model.architecture=splitml", "model.shared=1", 'rule=[{name="uniform"}]', "training.lr=1e30"]
+    row, _ = small(tmp_path, *settings)
+    assert row["rejected"] == 4 and row["sia"] == pytest.approx(row["sia_chance"]) == 0.25
+    assert row["loss_fi"] is None and "no number" in row["undefined"]["loss_fi"]
+
+
+def test_the_public_rows_are_drawn_from_the_whole_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool lies in the order of the table, and so of the subjects or classes of many a table."""
+    from equipoise import data
+    from equipoise.attacks import inference
+    from equipoise.study import probes
+
+    table = data.load("digits")
+    order = np.argsort(table.y, kind="stable")
+    by_class = dataclasses.replace(table, x=table.x[order], y=table.y[order])
+    monkeypatch.setattr(data, "load", lambda *args, **kwargs: by_class)
+    monkeypatch.setattr(probes, "PUBLIC", 60)
+    seen: list[Array] = []
+    given = inference.nearest_feature_losses
+
+    def nearest(known: Array, of_known: Array, *records: Array) -> Array:
+        seen.append(of_known)
+        return given(known, of_known, *records)
+
+    monkeypatch.setattr(inference, "nearest_feature_losses", nearest)
+    small(tmp_path, "model.architecture=splitml", "model.shared=1", 'rule=[{name="uniform"}]')
+    assert len(np.unique(seen[0])) == 10
+
+
+def test_attacks_that_found_nobody_are_undefined_with_a_reason(tmp_path: Path) -> None:
+    settings = ['rule=[{name="uniform"}]', "participation.lost=0.999", 'inference.membership=["loss"]']
+    row, _ = small(tmp_path, *settings)
+    assert row["sia"] is None and row["mia_loss_auc"] is None
+    assert "fewer than two clients" in row["undefined"]["sia"] and "nobody" in row["undefined"]["mia_loss_auc"]
+
+
+def test_the_last_three_rounds_are_those_and_no_others(tmp_path: Path, lines: dict[str, Any], rows: Any) -> None:
+    def accuracy(line: dict[str, Any], moment: str) -> float:
+        counts = np.array(line["measured"]["counts"][moment])
+        return float((counts[..., 0].sum(1) / counts.sum((1, 2))).mean())
+
+    expected = np.mean([accuracy(line, "received@test") for line in lines["fedavg"][1:]])
+    assert rows["fedavg"]["accuracy_last3"] == pytest.approx(expected, rel=1e-12)
+    row, (first, last) = small(tmp_path, 'rule=[{name="uniform"}]')
+    assert row["accuracy_last3"] == pytest.approx(accuracy(last, "received@test"))  # line 1 received an untrained model
+    assert row["train_accuracy_last3"] == pytest.approx(accuracy(first, "trained"))
+
+
+def test_what_was_measured_in_other_rounds_is_no_mean_of_the_last_three(tmp_path: Path) -> None:
+    row, _ = small(tmp_path, 'rule=[{name="uniform"}]', "rounds=5", "evaluation.every=2")
+    assert row["accuracy_last3"] is None and "evaluation.every" in row["undefined"]["accuracy_last3"]
+
+
+@pytest.mark.parametrize(("attack", "shadows"), [("lira_online", 3), ("lira_offline", 2)])
+def test_too_few_shadows_are_refused(tmp_path: Path, attack: str, shadows: int) -> None:
+    with pytest.raises(BadInput, match=f"gives {attack} no variance"):
+        small(tmp_path, f'inference.membership=["{attack}"]', f"inference.shadows={shadows}")
+
+
+def test_a_delta_that_lets_a_record_be_published_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(METHODS)
+    for delta, notes in ((1e-5, 0), (0.1, 1)):
+        method = f'rule=[{{name="fedavg",private={{clip=1.0,noise=2.0,delta={delta}}}}}]'
+        log = plan(read(str(tmp_path / "study.toml"), [method])).log
+        assert len([line for line in log if "delta" in line]) == notes
+
+
+def test_a_term_that_classes_do_not_allow_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="needs labels 0 and 1, and these rows have 10 classes"):
+        small(tmp_path, 'rule=[{name="uniform",terms={disparity=1.0}}]')
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_mistake_in_a_rule_is_counted_once(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"got 5$"):
+        small(tmp_path, 'rule=[{name="ala",scores=5}]')

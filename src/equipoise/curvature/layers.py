@@ -130,8 +130,7 @@ def spectral_norms(
     maps, params : as in ``layer_norms``
     starts : vectors (S, *input shape) of each layer, such as those returned for almost the same weights
     budget, tolerance : of Lanczos on ``W'W``, as in ``top_eigenvalue``; tolerance 0 uses the whole budget, which keeps
-        the work the same at every step. Budget 0 takes the starts for singular vectors: an error in the vector enters
-        the norm squared only, so those of a model a few steps back are within 1 %
+        the work the same at every step; budget 1 takes the starts for the singular vectors
 
     Notes
     -----
@@ -269,6 +268,4 @@ def _leading(layer: Map, weight: Tensor, start: Tensor, budget: int, tolerance: 
         return back.flatten(1)
 
     flat = start.detach().flatten(1)
-    if not budget:
-        return unit(flat)[0].view(start.shape)
     return top_eigenpair(squared, flat, budget=budget, tolerance=tolerance).vector.view(start.shape)

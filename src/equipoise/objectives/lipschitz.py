@@ -53,15 +53,17 @@ def lipschitz_paper(module: nn.Module) -> Term:
 
     Notes
     -----
-    Norms of shared layers are taken along the singular vectors of the received model, found once a round; those of
-    private layers from a fixed start with twelve. Both are found within about 1 %, and neither depends on what came
-    before. The product of many layers may be huge, and with it the gradient.
+    Norms are found from below by Lanczos: of shared layers with four products a step, from the singular vectors of the
+    received model and then of the step before; of private ones with twelve from a fixed start. Over FinP's schedule on
+    UCI HAR the product lies a percent below the true one in the median step and at most a tenth with beta = 0.05.
+    Nothing is kept from round to round. The product of many layers may be huge, and with it the gradient.
     """
     received: Mapping[str, Tensor] = {}
-    starts: list[Tensor] = []
+    fresh: list[Tensor] = []
+    latest: list[Tensor] = []
 
     def norms(maps: Maps, local: Local) -> Tensor:
-        nonlocal received, starts
+        nonlocal received, fresh, latest
         shared, private = (
             maps._replace(layers=tuple(layer for layer in maps.layers if (layer.name in local.anchor) is there))
             for there in (True, False)
@@ -72,8 +74,10 @@ def lipschitz_paper(module: nn.Module) -> Term:
                 names = [layer.name for layer in shared.layers]
                 same = received and all(torch.equal(received[n], local.anchor[n]) for n in names)
                 received = local.anchor
-                starts = starts if same else spectral_norms(shared, received, budget=30, tolerance=1e-3)[1]
-            found.append(spectral_norms(shared, local.params, starts, budget=0)[0])
+                fresh = fresh if same else spectral_norms(shared, received, budget=30, tolerance=1e-3)[1]
+                latest = fresh
+            norm, latest = spectral_norms(shared, local.params, latest, budget=4)
+            found.append(norm)
         if private.layers:
             found.append(spectral_norms(private, local.params)[0])
         return torch.cat(found, 1)

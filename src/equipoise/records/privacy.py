@@ -50,10 +50,16 @@ def privacy(meta: Mapping[str, Any], lines: Sequence[Line], undefined: dict[str,
             row["epsilon"] = None
             undefined["epsilon"] = "without noise no finite epsilon holds"
     probed = [line["probed"] for line in lines if line.get("probed")]
-    if not probed:
+    asked = meta.get("inference") or {}
+    if not probed and not asked:
         return row
     row |= _source([p["source"] for p in probed if "source" in p], undefined)
     row |= _membership([p["membership"] for p in probed if "membership" in p], undefined)
+    if asked.get("source") and "sia" not in row:
+        row["sia"], undefined["sia"] = None, "fewer than two clients trained in every round that was to be attacked"
+    for name in [f"mia_{attack}_auc" for attack in asked.get("membership", ())]:
+        if name not in row:
+            row[name], undefined[name] = None, "nobody trained in the last round, which was to be attacked"
     for name, moment in (("accuracy_last3", meta["final_moment"]), ("train_accuracy_last3", "trained")):
         row[name] = _last_accuracy(lines, moment)
         if row[name] is None:
@@ -83,7 +89,7 @@ def _source(rounds: Sequence[Mapping[str, Any]], undefined: dict[str, str]) -> d
     for name, key in DISPERSION.items():
         row[name] = _over(first, key, np.mean)
         if row[name] is None:
-            undefined[name] = "0/0 in every round: the clients' mean is 0, or there are fewer than two clients"
+            undefined[name] = "in every round the clients' mean is 0 (0/0) or no number, or there are fewer than two"
     for other in names[1:]:
         row[f"sia_{other}"] = _over([r[other] for r in rounds], "overall", np.mean)
     groups = [r["groups"] for r in first if r.get("groups")]
@@ -105,7 +111,7 @@ def _membership(rounds: Sequence[Mapping[str, Any]], undefined: dict[str, str]) 
             if figure == "auc":
                 row[f"{name}_worst"] = float(values.max()) if len(values) else None
             if not len(values):
-                undefined[name] = "no client has both members and held-out rows; set data.held_fraction"
+                undefined[name] = "at no client does the attack score both members and held-out rows"
     return row
 
 
@@ -115,10 +121,14 @@ def _over(rounds: Sequence[Mapping[str, Any]], key: str, reduce: Any) -> float |
 
 
 def _last_accuracy(lines: Sequence[Line], moment: str) -> float | None:
-    """Mean over clients and over the last rounds that measured ``moment``."""
-    measured = [line["measured"]["counts"][moment] for line in lines if moment in line["measured"]["counts"]]
-    if len(measured) < min(LAST, len(lines)):
+    """Mean over clients and the last rounds; None where one of them did not measure ``moment``.
+
+    The model of round t is trained in line t and received in line t + 1; what line 1 received is nobody's work.
+    """
+    due = lines[1:] if moment.startswith("received") else [line for line in lines if not line["closing"]]
+    measured = [line["measured"]["counts"].get(moment) for line in due[-LAST:]]
+    if not measured or any(counts is None for counts in measured):
         return None
-    means = [accuracy(table(counts)) for counts in measured[-LAST:]]
+    means = [accuracy(table(counts)) for counts in measured]
     known = [float(m[np.isfinite(m)].mean()) for m in means if np.isfinite(m).any()]
     return float(np.mean(known)) if known else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,14 @@ from .. import metrics
 from ..checks import BadInput, extra
 from ..layout import Layout
 from ..records import entry, strict
-from ..types import Learner, Measure, Reports, Round
+from ..rounds import part
+from ..types import Broadcast, Learner, Measure, Reports, Round, Shard, Work
 from .cells import Source, sources
 from .grid import grid
 from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
-from .planned_run import PlannedRun, spent
+from .planned_run import PlannedRun, risky_delta, spent
 from .probes import Eyes
 from .schema import Study
-
-FULL_BATCH_BELOW = 2_000
-"""Training rows of the whole federation below which ``batch = "auto"`` means full batch."""
 
 FIGURES = frozenset({"eigenvalue", "trace", "trace_error"})
 """What clients can measure of their curvature."""
@@ -94,6 +92,7 @@ class Plan:
             "shuffled": planned.rule.shuffled,
             "training": planned.rule.training,
             "private": spent(planned),
+            "inference": None if planned.is_pilot else _attacks_on_privacy(self.study),
             "formula": planned.rule.formula,
             "undefined_policy": planned.rule.undefined,
             "clients": planned.cell.clients,
@@ -111,6 +110,11 @@ class Plan:
             "clip_norm": clip,
             "final_moment": f"{self.study.evaluation.model}@test",
         }
+
+
+def _attacks_on_privacy(study: Study) -> dict[str, Any] | None:
+    section = study.inference
+    return None if section is None else {"source": section.source > 0, "membership": section.membership}
 
 
 def plan(study: Study) -> Plan:
@@ -178,18 +182,14 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     module = factory()
     shared = {"splitml": study.model.shared, "full": None, "silo": 0}[first.architecture]
     names = models.shared_names(module, shared, study.model.buffers)
-    small = len(source.table.y) * (1 - study.data.test_fraction) < FULL_BATCH_BELOW
-    batch = ("full" if small else 64) if training.batch == "auto" else training.batch
     classes = len(source.table.classes)
-    terms, measure = _terms(members, module), _measure(study, curvature)
-    learner = learners.stacked(
+    stacked = partial(
+        learners.stacked,
         factory,
         shared=names,
-        terms=terms,
         count=metrics.counts if classes == 2 else metrics.hits,
-        steps=training.steps,
         epochs=training.epochs,
-        batch=batch,
+        batch=first.batch,
         sampling=training.sampling,
         optimiser=training.optimiser,
         lr=training.lr,
@@ -198,14 +198,36 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
         balance=training.balance,
         dtype=training.dtype,
         engine=training.engine,
-        measures=[measure] if first.run(1.0).aggregator.asks & FIGURES else [],
         private=learners.Private(first.private.clip, first.private.noise) if first.private else None,
     )
+
+    def measures() -> list[Measure]:
+        made = _measure(study, curvature)  # refuses bad settings also where nobody asks
+        return [made] if first.run(1.0).aggregator.asks & FIGURES else []
+
+    # What terms and measures have seen, they may remember: the trial has its own.
+    _try_training(stacked(terms=_terms(members, module), measures=measures(), steps=1), members)
+    terms = _terms(members, module)
+    learner = stacked(terms=terms, measures=measures(), steps=training.steps)
     layouts = learners.layouts(factory, names)
     eyes = Eyes(learner, factory, names, split=bool(layouts[1].size) and first.architecture == "splitml")
     members[0].run(1.0, eyes)  # refuses now what its probe would refuse in the first round
     log = [f"term {n}: adapted to the model {study.model.name}" for n, f in terms.items() if getattr(f, "adapted", 0)]
+    log += [note for p in members for note in risky_delta(p)]
     return Program(name, learner, eyes, layouts[0], members, study.rounds, tuple(log))
+
+
+def _try_training(learner: Learner, members: Sequence[PlannedRun]) -> None:
+    """Take one step on two rows with the terms of every method: refuse now what they or a measure would refuse then."""
+    works = []
+    for planned in {tuple(sorted(p.terms)): p for p in members}.values():
+        run = planned.run(1.0)
+        one = part(run.federation, np.array(planned.members[:1] or (0,)))
+        few = [Shard(s.x[:2], s.y[:2], s.group[:2]) for s in one.shards]
+        model, memory = learner.init(trial := replace(one, shards=few, views={}), run.seed)
+        sent = Broadcast(1, one.clients, model, run.aggregator.tell(run.aggregator.init(), one.clients))
+        works.append(Work(trial, sent, memory, run.seed, run.aggregator.asks & FIGURES))
+    learner.work(works)
 
 
 def _factory(study: Study, source: Source) -> Callable[[], Any]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from .. import attacks
 from ..checks import BadInput, guarded
 from ..rounds import stream
-from ..types import Array, Choice, Reports, Run
+from ..types import Array, Broadcast, Choice, Reports, Run
 from .cells import Cell
 from .lookup import Function, catalogue, lookup
 from .probes import Eyes, probe
 from .rules import Chosen, aggregator, broadcast_statistic
 from .schema import Adversary, Private, Study, Training, checked
+
+FULL_BATCH_BELOW = 2_000
+"""Training rows of the whole federation below which ``batch = "auto"`` means full batch."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,14 @@ class PlannedRun:
         return checked(Training, base | sampling | dict(self.rule.training), f"training of the rule {self.rule.name}")
 
     @property
+    def batch(self) -> int | Literal["full"]:
+        """Rows of a step, "auto" resolved."""
+        if self.training.batch != "auto":
+            return self.training.batch
+        rows = len(self.cell.source.table.y) * (1 - self.study.data.test_fraction)
+        return "full" if rows < FULL_BATCH_BELOW else 64
+
+    @property
     def private(self) -> Private | None:
         """The method's DP-SGD, if it has one."""
         return self.rule.private
@@ -60,7 +71,7 @@ class PlannedRun:
     def terms(self) -> dict[str, Array]:
         """Terms of the local loss with every client's coefficient (K,)."""
         federation, k = self.cell.federation, self.cell.clients
-        proximal = {"proximal": self.study.training.proximal} if self.study.training.proximal else {}
+        proximal = {"proximal": self.training.proximal} if self.training.proximal else {}
         everyone = {"cross_entropy": 1.0} | proximal | dict(self.rule.terms)
         terms = {name: np.full(k, float(c)) for name, c in everyone.items()}
         if self.attack in _hostile_terms():
@@ -133,7 +144,32 @@ def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Functi
         return tamper  # type: ignore[no-any-return]
     if not callable(tamper):
         raise BadInput(f"adversary.kind {kind!r} made a {type(tamper).__name__}; it {turns}")
-    return guarded(f"the attack of adversary.kind {kind!r}", tamper, Reports)
+    what = f"the attack of adversary.kind {kind!r}"
+    attack = guarded(what, tamper, Reports)
+
+    def checked_attack(reports: Reports, broadcast: Broadcast) -> Reports:
+        sent: Reports = attack(reports, broadcast)
+        for name in reports.figures:
+            claimed = np.asarray(sent.figures.get(name, ()))
+            if claimed.dtype.kind not in "fiu" or claimed.shape != sent.clients.shape:
+                raise BadInput(
+                    f"{what} claims {name} of shape {claimed.shape} and type {claimed.dtype} for {len(sent.clients)} "
+                    "clients; return one number for each, NaN for none"
+                )
+        return sent
+
+    return checked_attack
+
+
+def risky_delta(planned: PlannedRun) -> list[str]:
+    """Say so where a delta allows what DP-SGD is to prevent."""
+    private, most = planned.private, max(len(shard.y) for shard in planned.cell.federation.shards)
+    if private is None or private.delta * most < 1:
+        return []
+    return [
+        f"note: delta = {private.delta:g} is not below 1 / {most}, the rows of a client: publishing one of them whole "
+        "would pass for private; lower it"
+    ]
 
 
 def spent(planned: PlannedRun) -> dict[str, Any] | None:
@@ -142,7 +178,7 @@ def spent(planned: PlannedRun) -> dict[str, Any] | None:
     if private is None:
         return None
     sizes = [len(shard.y) for shard in planned.cell.federation.shards]
-    batch = max(sizes) if training.batch == "full" else 64 if training.batch == "auto" else training.batch
+    batch = max(sizes) if planned.batch == "full" else planned.batch
     rounds = planned.study.rounds
     steps = [rounds * (training.steps or training.epochs * -(-n // batch)) for n in sizes]
     each = _accounted(private.noise, tuple(sizes), batch, tuple(steps), private.delta)

@@ -43,6 +43,11 @@ class Records(NamedTuple):
 def probe(cell: Cell, study: Study, seed: int, eyes: Eyes) -> Callable[[Done, Broadcast], Mapping[str, Any]]:
     """Return what looks at every round of a run, and finds out what the study asks for."""
     section = study.inference or Inference()
+    if not eyes.shared and (section.source or section.membership):
+        raise BadInput(
+            "inference looks at what the server sees, and with nothing shared (silo) it sees nothing; leave that "
+            'architecture out, or set inference = "none"'
+        )
     if section.membership and eyes.split:
         raise BadInput(
             'inference.membership needs the whole of each client\'s model, and with model.architecture = "splitml" the '
@@ -127,16 +132,24 @@ def _source(cell: Cell, targets: Records, done: Done, broadcast: Broadcast, eyes
     losses = {"loss": learners.losses(eyes.build, eyes.shared, models, here.x, here.y)}
     if eyes.split:
         pool = cell.federation.views["test"][0]
-        public = pool.x[:PUBLIC], pool.y[:PUBLIC]
+        public = _rows(pool, _drawn(pool, PUBLIC, cell.seed, "public", 0))  # the pool may lie in the order of clients
         seen = learners.features(eyes.build, eyes.shared, models, here.x)
-        known = learners.features(eyes.build, eyes.shared, models, public[0])
-        losses = {
-            "probe_head": inference.probe_head_losses(known, public[1], seen, here.y),
-            "nearest": inference.nearest_feature_losses(known, public[1], seen, here.y),
-            "oracle": losses["loss"],
+        known = learners.features(eyes.build, eyes.shared, models, public.x)
+        attacks = {"probe_head": inference.probe_head_losses, "nearest": inference.nearest_feature_losses}
+        losses = {n: _where_finite(attack, known, public.y, seen, here.y) for n, attack in attacks.items()} | {
+            "oracle": losses["loss"]
         }
     groups = cell.federation.groups
     return {name: _traced(table, owner, here.group, groups, broadcast) for name, table in losses.items()}
+
+
+def _where_finite(attack: Callable[..., Array], known: Array, of_known: Array, seen: Array, y: Array) -> Array:
+    """Attack the clients whose features are numbers; the others' column of (n, K) is NaN, and accuses nobody."""
+    whole = np.isfinite(known).all((1, 2)) & np.isfinite(seen).all((1, 2))
+    out = np.full((seen.shape[1], len(seen)), np.nan)
+    if whole.any():
+        out[:, whole] = attack(known[whole], of_known, seen[whole], y)
+    return out
 
 
 def _traced(losses: Array, owner: Array, group: Array, groups: int, broadcast: Broadcast) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def chosen(
         formula(function),
         rule.label,
         tuple(rule.scores or ()),
-        dict(rule.terms),
+        {n if ":" in n else n.replace("-", "_"): c for n, c in rule.terms.items()},
         rule.rho,
         rule.order == "shuffled",
         rule.private,

@@ -285,6 +285,16 @@ class Inference(Section):
     membership: tuple[Literal["loss", "lira_offline", "lira_online", "cosine"], ...] = ()
     shadows: Whole = Field(default=8, ge=2, le=1_000)
 
+    @model_validator(mode="after")
+    def _enough_shadows(self) -> Inference:
+        for attack, least in (("lira_online", 4), ("lira_offline", 3)):
+            if attack in self.membership and self.shadows < least:
+                raise ValueError(
+                    f"inference.shadows = {self.shadows} gives {attack} no variance to compare with, as half of them "
+                    f"train on a record; take at least {least}"
+                )
+        return self
+
 
 class Study(Section):
     """A study: lists of seeds, rules, client counts, architectures, strengths and data sets make a grid of runs.
@@ -379,7 +389,8 @@ def check(raw: Mapping[str, Any], source: str) -> Study:
         where = _place(first)
         same = [x for x in e.errors() if _place(x) == where]  # a union reports once for each of its types
         dotted = ".".join(str(part) for part in where)
-        others = e.error_count() - len(same)
+        inside = [x for x in e.errors() if x["type"] == "too_short" and _place(x) == where[: len(_place(x))]]
+        others = e.error_count() - len(same) - len([x for x in inside if x not in same])  # a list of what was refused
         more = f" (and {others} more)" if others else ""
         if first["type"] == "extra_forbidden":
             place = f"[{'.'.join(str(p) for p in where[:-1])}]" if len(where) > 1 else "a study"
