@@ -7,7 +7,7 @@ client sends can end a run here: a bad row is rejected and named, the rest is so
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -224,6 +224,12 @@ def close_round(
     )
 
 
+def present(run: Run, broadcast: Broadcast) -> Broadcast:
+    """Return what those of the cohort are sent who are not lost this round: a client that drops out does not train."""
+    ids = np.setdiff1d(broadcast.clients, run.lost(broadcast.clients, run.seed, broadcast.round))
+    return replace(broadcast, clients=ids, news=rows(broadcast.news, np.searchsorted(broadcast.clients, ids)))
+
+
 def closing_broadcast(run: Run, snapshot: Snapshot) -> Broadcast:
     """Everyone gets the final model once more, to measure it where it arrives."""
     return Broadcast(
@@ -234,11 +240,12 @@ def closing_broadcast(run: Run, snapshot: Snapshot) -> Broadcast:
     )
 
 
-def closing(run: Run, snapshot: Snapshot, measured: Mapping[str, Array]) -> Round:
-    """Return line T + 1, in which nobody trains: what the final model does at every client."""
+def closing(run: Run, snapshot: Snapshot, measured: Mapping[str, Array], clients: Array | None = None) -> Round:
+    """Return line T + 1, in which nobody trains: what the final model does at every client, or those heard of."""
     broadcast = closing_broadcast(run, snapshot)
     nobody = Reports(broadcast.clients[:0], np.zeros((0, len(snapshot.model)), snapshot.model.dtype), np.zeros(0))
-    return Round(run.name, broadcast, nobody, {}, snapshot, measured, broadcast.clients, closing=True)
+    heard = broadcast.clients if clients is None else clients
+    return Round(run.name, broadcast, nobody, {}, snapshot, measured, heard, closing=True)
 
 
 def remember(run: Run, snapshot: Snapshot, ids: Array, new: Memory) -> dict[str, Array]:
@@ -248,3 +255,28 @@ def remember(run: Run, snapshot: Snapshot, ids: Array, new: Memory) -> dict[str,
     for name, values in memory.items():
         values[at] = new[name]
     return memory
+
+
+def drive(
+    runs: Sequence[Run],
+    snapshots: Mapping[str, Snapshot],
+    advance: Callable[[Sequence[Run], Sequence[Snapshot]], list[Round]],
+    finish: Callable[[Sequence[Run], Sequence[Snapshot]], list[Round]],
+) -> Iterator[list[Round]]:
+    """Yield, step by step, the rounds of all runs that still have some, and at each run's end its closing line.
+
+    Parameters
+    ----------
+    runs : with distinct names
+    snapshots : run name -> where it stands
+    advance, finish : take runs one round further; return their closing lines
+    """
+    live = [(run, snapshots[run.name]) for run in runs]
+    while live:
+        open_runs = [(run, snapshot) for run, snapshot in live if snapshot.round < run.rounds]
+        step = advance([r for r, _ in open_runs], [s for _, s in open_runs])
+        at = {r.run: r.after for r in step}
+        live = [(run, at.get(run.name, snapshot)) for run, snapshot in live]
+        over = [(run, snapshot) for run, snapshot in live if snapshot.round >= run.rounds]
+        yield step + (finish([r for r, _ in over], [s for _, s in over]) if over else [])
+        live = [(run, snapshot) for run, snapshot in live if snapshot.round < run.rounds]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from .rounds import close_round, closing, closing_broadcast, open_round, part, remember, rows, take
+from .rounds import close_round, closing, closing_broadcast, drive, open_round, part, present, remember, rows, take
 from .types import Broadcast, Done, Learner, Reports, Round, Run, Snapshot, Work
 
 
@@ -22,12 +23,11 @@ def start(run: Run, learner: Learner) -> Snapshot:
 
 def _work_of_the_present(run: Run, snapshot: Snapshot, broadcast: Broadcast) -> Work:
     """Those of the cohort who are not lost this round: a client that drops out has not trained."""
-    gone = run.lost(broadcast.clients, run.seed, broadcast.round)
-    ids = np.setdiff1d(broadcast.clients, gone)
-    told = rows(broadcast.news, np.searchsorted(broadcast.clients, ids))
+    here = present(run, broadcast)
+    ids = here.clients
     memory = rows(snapshot.memory, np.searchsorted(run.federation.clients, ids))
     asks = run.aggregator.asks | run.observes(broadcast.round)
-    return Work(part(run.federation, ids), replace(broadcast, clients=ids, news=told), memory, run.seed, asks)
+    return Work(part(run.federation, ids), here, memory, run.seed, asks)
 
 
 def _learn(learner: Learner, works: Sequence[Work]) -> Iterator[Done]:
@@ -95,12 +95,5 @@ def simulate(
     rounds' ``after``, so a driver may stop after any step and go on from there with equal bits.
     """
     given = snapshots or {}
-    live = [(run, given[run.name] if run.name in given else start(run, learner)) for run in runs]
-    while live:
-        open_runs = [(run, snapshot) for run, snapshot in live if snapshot.round < run.rounds]
-        step = advance([r for r, _ in open_runs], [s for _, s in open_runs], learner)
-        at = {r.run: r.after for r in step}
-        live = [(run, at.get(run.name, snapshot)) for run, snapshot in live]
-        over = [(run, snapshot) for run, snapshot in live if snapshot.round >= run.rounds]
-        yield step + (finish([r for r, _ in over], [s for _, s in over], learner) if over else [])
-        live = [(run, snapshot) for run, snapshot in live if snapshot.round < run.rounds]
+    started = {run.name: given[run.name] if run.name in given else start(run, learner) for run in runs}
+    yield from drive(runs, started, partial(advance, learner=learner), partial(finish, learner=learner))

@@ -235,3 +235,28 @@ def test_fast_refuses_settings_that_measure_nothing(settings):
 def test_exact_refuses_an_unknown_trace():
     with pytest.raises(BadInput, match="trace"):
         exact(trace="guess")
+
+
+@pytest.mark.parametrize("measure", [exact(), exact(trace="hutchinson"), fast()])
+def test_a_clients_bits_do_not_depend_on_its_company(measure):
+    """A client alone on its machine reports the bits that it reports among others in the simulator."""
+    shapes = {"w": (33, 21), "v": (21,)}  # rows of no whole cache lines
+    torch.manual_seed(1)
+    params = {n: torch.randn(3, *shape) for n, shape in shapes.items()}
+    x, y, weight = torch.randn(3, 64, 33), torch.randint(0, 2, (3, 64)).float(), torch.ones(3, 64)
+
+    def logits(params, x):
+        return (torch.bmm(x, params["w"]).relu() * params["v"].unsqueeze(1)).sum(2)
+
+    def figures(at):
+        own = {n: p[at] for n, p in params.items()}
+        problem = Problem(logits, own, x[at], y[at], weight[at], [(42, 1, k) for k in at])
+        return measure.measure(problem, {n: torch.zeros(len(at), 714) for n in measure.keeps})
+
+    together, kept = figures([0, 1, 2])
+    for k in range(3):
+        alone, kept_alone = figures([k, k])  # a slot alone is given twice, as a product of one differs in bits
+        for name in together:
+            assert torch.equal(together[name][k], alone[name][0]), (name, k)
+        for name in kept:
+            assert torch.equal(kept[name][k], kept_alone[name][0])

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from .lanczos import Pair, Product, combined, end, inner, random_start, top_eigenpair, unit
+from .lanczos import Pair, Product, combined, end, inner, random_start, top_eigenpair, unit, whole_lines
 from .traces import Trace, hutchinson
 
 roughly = partial(top_eigenpair, budget=30, tolerance=1e-2)
@@ -17,7 +17,9 @@ roughly = partial(top_eigenpair, budget=30, tolerance=1e-2)
 
 def times(rough: Tensor, v: Tensor) -> Tensor:
     """Return ``B'B v``, (S, P)."""
-    return combined(rough, inner(rough, v))
+    size = v.shape[1]
+    rows = whole_lines(rough)
+    return combined(rows, inner(rows, whole_lines(v)))[:, :size]
 
 
 def top_by_sketch(
@@ -54,9 +56,11 @@ def top_by_sketch(
     >>> top_by_sketch(lambda v: h * v, b, torch.tensor([[1.0, 0.0]]), [(42, 1, 0)], budget=1).value
     tensor([4.])
     """
+    size = start.shape[1]
+    rough, start = whole_lines(rough), whole_lines(start)
     cold = ~start.any(1, keepdim=True)
     if cold.any():
-        first = random_start(keys, start.shape[1]).to(start)
+        first = whole_lines(random_start(keys, size).to(start))
         start = torch.where(cold, roughly(partial(times, rough), first).vector, start)
     known = images = start.new_zeros(len(start), 0, start.shape[1])
     value, error, vector = start.new_zeros(len(start)), start.new_zeros(len(start)), start
@@ -64,7 +68,7 @@ def top_by_sketch(
     for _ in range(budget):
         fresh = unit(_beside(known, _beside(known, candidate)))[0]
         known = torch.cat([known, fresh.unsqueeze(1)], 1)
-        images = torch.cat([images, product(fresh).unsqueeze(1)], 1)
+        images = torch.cat([images, whole_lines(product(fresh[:, :size])).unsqueeze(1)], 1)
         best = roughly(partial(_joined, known, images, rough), candidate)
         within = known @ images.mT
         excess = best.value - end((within + within.mT) / 2, "algebraic")[0]
@@ -74,7 +78,7 @@ def top_by_sketch(
         if not running.any():
             break
         candidate = best.vector
-    return Pair(value, vector, error)
+    return Pair(value, vector[:, :size], error)
 
 
 def sketched_trace(rough: Tensor, share: Tensor) -> Trace:
@@ -93,8 +97,8 @@ def sketched_trace(rough: Tensor, share: Tensor) -> Trace:
 
 def corrected_trace(product: Product, rough: Tensor, keys: Sequence[tuple[int, int, int]], probes: int) -> Trace:
     """Return ``|B|^2`` plus Hutchinson's estimate of ``tr(H - B'B)``, which has less noise than one of tr H."""
-    size = rough.flatten(1).norm(dim=1).square()
-    rest = hutchinson(lambda v: product(v) - times(rough, v), keys, rough[:, 0], budget=probes, tolerance=0)
+    size, like, rough = rough.flatten(1).norm(dim=1).square(), rough[:, 0], whole_lines(rough)
+    rest = hutchinson(lambda v: product(v) - times(rough, v), keys, like, budget=probes, tolerance=0)
     return Trace(size + rest.value, rest.error)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..checks import BadInput
-from ..types import Measure, Problem
+from ..checks import BadInput, same_length
+from ..types import Array, Measure, Problem
 from .batches import Pool, padded
 from .chunks import Slot, divide
 from .forwards import Named, linear_names, logits_of, whole_lines
@@ -57,6 +58,46 @@ def single(module: nn.Module, others: Named) -> Logits:
         return logits_of(module, {**{n: t[0] for n, t in params.items()}, **others}, x[0]).unsqueeze(0)
 
     return logits
+
+
+def figures_of(module: nn.Module, measure: Measure, x: Array, y: Array, seed: int = 0) -> dict[str, float]:
+    """Measure one trained module on one client's rows, for people who keep their own training code.
+
+    Parameters
+    ----------
+    module : x (B, f) -> logits (B,), (B, 1) or (B, C); parameters that are frozen are left out
+    measure : such as ``curvature.exact()``
+    x, y : (n, f) and (n,), all training rows of the client
+    seed : of what a measure draws
+
+    Raises
+    ------
+    BadInput : no rows, lengths differ, labels that are no class numbers, a module without anything to train
+
+    Examples
+    --------
+    >>> from ..curvature import exact
+    >>> net = nn.Linear(1, 1, bias=False)
+    >>> _ = nn.init.zeros_(net.weight)
+    >>> figures_of(net, exact(), np.array([[2.0], [2.0]]), np.array([0, 1]))["trace"]  # p (1 - p) x^2
+    1.0
+    """
+    if not same_length(x=x, y=y):
+        raise BadInput("a client without rows has no curvature; pass its training rows")
+    twin = copy.deepcopy(module).eval()
+    learned = {n: p.detach().unsqueeze(0) for n, p in twin.named_parameters() if p.requires_grad}
+    if not learned:
+        raise BadInput("nothing of this module trains, so its loss has no curvature; unfreeze a layer")
+    kind = next(iter(learned.values())).dtype
+    others = {n: p for n, p in twin.named_parameters() if n not in learned} | dict(twin.named_buffers())
+    rows = torch.from_numpy(np.array(x)).to(kind).unsqueeze(0)
+    problem = Problem(
+        single(twin, others), learned, rows, torch.from_numpy(np.array(y)).to(kind).unsqueeze(0),
+        torch.ones(1, len(y), dtype=kind), [(seed, 0, 0)],
+    )  # fmt: skip
+    size = sum(p[0].numel() for p in learned.values())
+    found, _ = measure.measure(problem, {name: torch.zeros(1, size, dtype=kind) for name in measure.keeps})
+    return {name: float(values[0]) for name, values in found.items()}
 
 
 def stacked_logits(module: nn.Module, parts: Parts, x: Tensor) -> Logits | None:

@@ -6,7 +6,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from .. import __version__
 from ..checks import BadInput
 from ..records import Checkpoint, Journal, load, plain, save, strict, summarise, write_clients
 from ..simulate import simulate
-from ..types import Snapshot
+from ..types import Round, Run, Snapshot
 from .plan import Plan, Program
 from .planned_run import PlannedRun
 
@@ -36,13 +36,28 @@ def _silently(step: Step) -> None:
     return None
 
 
+Source = Callable[[Program, Sequence[Run], Mapping[str, Snapshot]], Iterator[list[Round]]]
+"""(program, its runs, where those stand that have begun) -> their rounds, step by step."""
+
+
+def simulated(program: Program, runs: Sequence[Run], started: Mapping[str, Snapshot]) -> Iterator[list[Round]]:
+    """Yield rounds computed on this machine."""
+    return simulate(runs, program.learner, started)
+
+
 def execute(
-    plan: Plan, folder: Path, *, resume: bool = False, command: str = "", progress: Callable[[Step], None] = _silently
+    plan: Plan,
+    folder: Path,
+    *,
+    resume: bool = False,
+    command: str = "",
+    progress: Callable[[Step], None] = _silently,
+    source: Source = simulated,
 ) -> list[dict[str, Any]]:
     """Run a study into ``folder`` and return its summary, one row per run.
 
     Killed at any moment and called again with ``resume``, the folder ends with the bytes of an unbroken run (clock
-    times and versions, in ``timing.jsonl`` and ``environment.json``, apart).
+    times and versions, in ``timing.jsonl`` and ``environment.json``, apart). ``source`` says where rounds come from.
 
     Raises
     ------
@@ -53,7 +68,7 @@ def execute(
     _environment(plan, folder, command)
     clips: dict[str, float | None] = {}
     with Journal(folder / "rounds.jsonl") as journal:
-        _programs(plan, folder, journal, clips, progress)
+        _programs(plan, folder, journal, clips, progress, source)
         journal.end()
         lines = list(journal.lines())
         meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
@@ -65,7 +80,12 @@ def execute(
 
 
 def _programs(
-    plan: Plan, folder: Path, journal: Journal, clips: dict[str, float | None], progress: Callable[[Step], None]
+    plan: Plan,
+    folder: Path,
+    journal: Journal,
+    clips: dict[str, float | None],
+    progress: Callable[[Step], None],
+    source: Source,
 ) -> None:
     """Go on with every program from the checkpoint, writing lines first and the checkpoint after them."""
     checkpoint = folder / "checkpoint.safetensors"
@@ -81,7 +101,7 @@ def _programs(
         started = {r.name: snapshots[r.name] for r in runs if r.name in snapshots}
         if not _is_over(program, started):
             step = 0
-            for rounds in simulate(runs, program.learner, started):
+            for rounds in source(program, runs, started):
                 lines = [plan.line(r, clips[r.run]) for r in rounds]
                 for line in lines:
                     journal.write(line)

@@ -16,7 +16,7 @@ from ..checks import BadInput, extra
 from ..layout import Layout
 from ..records import entry, strict
 from ..rounds import part
-from ..types import Broadcast, Learner, Measure, Reports, Round, Shard, Work
+from ..types import Array, Broadcast, Learner, Measure, Reports, Round, Run, Shard, Work
 from .cells import Source, sources
 from .grid import grid
 from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
@@ -43,6 +43,10 @@ class Program:
     rounds: int
     log: tuple[str, ...] = ()
 
+    def first_model(self, run: Run) -> Array:
+        """Return the model (d,) that a run begins with."""
+        return self.learner.init(run.federation, run.seed)[0]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -59,6 +63,14 @@ class Plan:
         seen = {id(p.cell): p.cell for program in self.programs for p in program.runs}
         said = [line for program in self.programs for line in program.log]
         return told + [line for c in seen.values() for line in c.log] + list(dict.fromkeys(said))
+
+    def find(self, run: str) -> tuple[Program, PlannedRun]:
+        """Return a run by name, with the program it shares."""
+        for program in self.programs:
+            for planned in program.runs:
+                if planned.name == run:
+                    return program, planned
+        raise BadInput(f"the study has no run {run!r}; give everyone the same study file")
 
     def resolved(self) -> dict[str, Any]:
         """The study with every default filled in."""

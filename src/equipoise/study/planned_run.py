@@ -116,6 +116,11 @@ class PlannedRun:
         """Ids of the hostile clients."""
         return self.adversary.members if self.adversary else ()
 
+    @property
+    def omniscient(self) -> bool:
+        """Whether the attack knows what honest clients send, which no client of a deployment does."""
+        return bool(getattr(getattr(attacks, str(self.attack), None), "omniscient", False))
+
     def _observes(self, t: int) -> frozenset[str]:
         """The client's own figures every round; the test pool every so many rounds, and at the end."""
         study = self.study
