@@ -1,4 +1,4 @@
-"""Every rule, plain and poisoned, with clients that stay away: Flower's apps write the bytes that the simulator writes."""
+"""Every rule, plain and poisoned, with clients that stay away: Flower writes the bytes that the simulator writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from equipoise.study.rules import known
 STUDY = """
 name = "everything"
 seeds = [42]
-rounds = 3
+rounds = 2
 [data]
 name = "german"
 [partition]

@@ -209,7 +209,7 @@ class AggregatorStrategy(Strategy):
 
     Parameters
     ----------
-    aggregator : such as ``aggregate.weighted(weights.fairis(eta=1.1), ...)``
+    aggregator : such as ``aggregate.weighted(weights.fairis, score, eta=1.1)``
     groups : G of the count tables that clients send
     fraction : share of the nodes that is asked in a round
     quorum : fewest valid replies for the model to move
