@@ -2,9 +2,9 @@
 
 from .fetch import fetch
 from .files import how_to_get, where
-from .groups import Groups, groups_of
+from .groups import Groups, codes_of, groups_of
 from .infer import Kind, kind_of, plain, read_columns
-from .own import OwnTable, own_table
+from .own import OwnTable, own_table, rows_of_member
 from .partition import Dealt, by_quantity, dirichlet, equal, hold_out, natural
 from .read import load
 from .scaling import Scaling, fit_scaling, scale
@@ -28,6 +28,7 @@ __all__ = [
     "Table",
     "Task",
     "by_quantity",
+    "codes_of",
     "describe",
     "dirichlet",
     "equal",
@@ -43,6 +44,7 @@ __all__ = [
     "own_table",
     "plain",
     "read_columns",
+    "rows_of_member",
     "scale",
     "where",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -52,9 +53,7 @@ def groups_of(table: Table, sensitive: str | None = None) -> Groups:
         return Groups(np.zeros(len(table.y), np.int64), ("everyone",), (said,))
     parts = [p.strip() for p in (sensitive or task.default).split("&")]
     singles = [_single(table, p) for p in parts]
-    codes = np.zeros(len(table.y), np.int64)
-    for c, names, _ in singles:
-        codes = codes * len(names) + c
+    codes = _crossed(singles)
     names = tuple(" & ".join(combination) for combination in product(*(s[1] for s in singles)))
     reference = " & ".join(s[2] for s in singles) if all(s[2] for s in singles) else ""
     sizes = np.bincount(codes, minlength=len(names))
@@ -75,6 +74,19 @@ def groups_of(table: Table, sensitive: str | None = None) -> Groups:
         log.append(f"note: the reference group {reference!r} does not have the highest rate of the favourable outcome")
     log += [task.groupings[p].note for p in parts if p in task.groupings and task.groupings[p].note]
     return Groups(codes, names, tuple(log))
+
+
+def codes_of(table: Table, sensitive: str) -> Array:
+    """Return the group (n,) of every row of a member's own table, which may well hold one group only."""
+    return _crossed([_single(table, p.strip()) for p in sensitive.split("&")])
+
+
+def _crossed(singles: Sequence[tuple[Array, tuple[str, ...], str]]) -> Array:
+    """Number the intersections of several groupings."""
+    codes = np.zeros(len(singles[0][0]), np.int64)
+    for c, names, _ in singles:
+        codes = codes * len(names) + c
+    return codes
 
 
 def _single(table: Table, name: str) -> tuple[Array, tuple[str, ...], str]:

@@ -94,6 +94,36 @@ def own_table(declaration: OwnTable | Mapping[str, Any]) -> Table:
     return encode(task, raw, client=own.client, hashes={path.name: digest})
 
 
+def rows_of_member(path: Path, like: Table, *, missing: str = "error") -> Table:
+    """Read a member's own rows by the declaration of a table that all members know: same columns, levels and widths.
+
+    Parameters
+    ----------
+    path : CSV or Parquet with the columns that ``like`` was read from; others are not looked at
+    missing : what the declaration says of empty cells, as in ``OwnTable``; "drop" drops rows
+
+    Raises
+    ------
+    BadInput
+        A column is missing, a cell holds a level or label that the declaration does not have, or no number.
+    """
+    columns, digest = read_columns(path)
+    task, log = like.task, [f"{path.name}: {len(next(iter(columns.values()), ()))} rows read"]
+    used = [c.name for c in task.columns if c.name in columns] + [n for n in (task.target,) if n in columns]
+    columns = {n: columns[n] for n in dict.fromkeys(used)}
+    if missing == "drop":
+        whole = [all(row) for row in zip(*columns.values(), strict=True)]
+        columns = {n: [c for c, w in zip(cells, whole, strict=True) if w] for n, cells in columns.items()}
+        log.append(f"{whole.count(False)} rows with missing cells dropped")
+    if task.target in columns:
+        columns[task.target] = [plain(c) for c in columns[task.target]]
+    table = encode(task, Raw(columns, log, keep_missing=missing == "group"), hashes={path.name: digest})
+    if table.features != like.features:
+        other = next(a for a, b in zip(table.features, like.features, strict=False) if a != b)
+        raise BadInput(f"{path} makes a feature {other!r} that the study does not have; give it the study's columns")
+    return table
+
+
 def declared(declaration: Mapping[str, Any]) -> OwnTable:
     """Check a declaration that comes as a mapping; one sentence for the first thing that is wrong."""
     try:

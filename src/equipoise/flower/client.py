@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 
 from ..checks import BadInput, extra
 from ..rounds import part
-from ..study import Plan, plan, read
+from ..study import Plan, member_shard, plan, read
 from ..types import Array, Broadcast, Shard, Work
 from .memory import keep, recall
 from .messages import COUNTS, Request, open_request, pack_reply
@@ -32,8 +32,9 @@ def client_app(
     Parameters
     ----------
     study : the study file, the same one that the server has
-    own : context -> the rows of this member, features as the study's model takes them; without it the client takes
-        the rows that the study deals to its number, which is for trying a study out
+    own : context -> the rows of this member, features as the study's model takes them. Without it, the node-config's
+        ``data-file`` names a CSV or Parquet file with the columns of the study's table; without that too the client
+        takes the rows that the study deals to its number, which is for trying a study out
 
     Notes
     -----
@@ -74,8 +75,9 @@ def _answer(
     if request.client not in run.federation.clients:
         raise BadInput(f"the study has no client {request.client}; give server and clients the same study file")
     federation = part(run.federation, np.array([request.client]))
-    if own is not None:
-        federation = replace(federation, shards=[own(context)], views={})
+    if own is not None or "data-file" in context.node_config:
+        rows = own(context) if own else member_shard(member.cell, _data_file(context), planned.study)
+        federation = replace(federation, shards=[rows], views={})
     model = program.layout.join(request.model)
     first, fresh = program.learner.init(federation, run.seed)
     folder = _memories(context) / (request.federation or "any") / request.run / str(request.client)
@@ -87,6 +89,10 @@ def _answer(
     if train and fresh:
         keep(folder, request.round, done.memory)
     return pack_reply(run.tamper(done.reports, sent) if train else done.reports, program.layout, sent.model)
+
+
+def _data_file(context: Context) -> Path:
+    return Path(str(context.node_config["data-file"]))
 
 
 def _memories(context: Context) -> Path:

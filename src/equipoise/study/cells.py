@@ -43,6 +43,7 @@ class Cell:
     federation: Federation
     client_names: tuple[str, ...]
     train_rows: int
+    scaling: data.Scaling
     log: tuple[str, ...] = field(default_factory=tuple)
 
 
@@ -182,7 +183,8 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
     if section.held_fraction > 0:
         parts, held = _hold_out(source, parts, section.held_fraction, seed, "held_fraction")
     every = np.concatenate(parts)
-    x = data.scale(t.x, data.fit_scaling(t.x, t.numeric, every)).astype(np.dtype(study.training.dtype))
+    scaling = data.fit_scaling(t.x, t.numeric, every)
+    x = data.scale(t.x, scaling).astype(np.dtype(study.training.dtype))
 
     def shard(rows: Array) -> Shard:
         return Shard(x[rows], t.y[rows], source.group[rows])
@@ -202,4 +204,11 @@ def cell(source: Source, clients: int, seed: int, study: Study) -> Cell:
     federation = Federation(
         ids, [shard(rows) for rows in parts], {}, len(source.group_names), views, len(source.table.classes)
     )
-    return Cell(source, len(parts), seed, federation, names, len(every), log)
+    return Cell(source, len(parts), seed, federation, names, len(every), scaling, log)
+
+
+def member_shard(cell: Cell, path: Path, study: Study) -> Shard:
+    """Return a member's own rows as the study's model takes them: its levels, its groups, its scaling."""
+    table = data.rows_of_member(path, cell.source.table, missing=study.data.own().get("missing", "error"))
+    x = data.scale(table.x, cell.scaling).astype(np.dtype(study.training.dtype))
+    return Shard(x, table.y, data.codes_of(table, cell.source.sensitive))
