@@ -196,7 +196,7 @@ def test_hostile_names_are_text(tmp_path):
 def test_many_clients_stay_readable_and_small(tmp_path, clients):
     text = page(write_folder(tmp_path, clients=clients, seeds=(42,), rounds=16))
     read(text)
-    assert len(text.encode()) < 3_000_000
+    assert len(text.encode()) <= 2_000_000
     assert "bank 0, attacker" in text
     assert ("29 honest clients" in text) == (clients == 30)
 
@@ -206,8 +206,19 @@ def test_a_page_that_would_be_too_large_names_what_it_leaves_out(folder, monkeyp
     small = page(folder)
     assert len(small.encode()) <= 200_000 < len(text.encode())
     assert "Left out to keep this page small:" in small
+    assert 'class="hit"' not in small
     assert small.count('<details class="run"') < 12
     assert table_rows(small) == table_rows(text)
+
+
+def test_a_page_gives_up_its_hovers_before_its_runs(folder, monkeypatch, text):
+    monkeypatch.setattr("equipoise.report.LARGEST", len(text.encode()) - 1)
+    quiet = page(folder)
+    assert len(quiet.encode()) < len(text.encode())
+    assert quiet.count('<details class="run"') == text.count('<details class="run"')
+    assert 'class="hit"' in text
+    assert 'class="hit"' not in quiet
+    read(quiet)
 
 
 def test_runs_that_differ_in_clip_or_policy_alone_have_names_of_their_own(tmp_path):

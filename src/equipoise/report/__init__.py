@@ -8,13 +8,16 @@ from typing import Any
 
 from .. import __version__
 from ..checks import extra
-from . import ink, runs, story, summary, words
+from . import ink, plots, runs, story, summary, words
 from .folder import Folder, open_folder
 
 __all__ = ["page", "write"]
 
-LARGEST = 2_950_000
-"""Bytes of the page beyond which runs are only named; their figures stand in the table and in clients.csv."""
+LARGEST = 2_000_000
+"""Bytes of the page beyond which charts do not answer the pointer and, if that is not enough, runs are only named.
+
+The figures of those runs stand in the table and in clients.csv.
+"""
 
 
 def page(folder: Path) -> str:
@@ -70,13 +73,19 @@ def write(folder: Path, out: Path | None = None) -> Path:
 
 
 def _sections(records: Folder, template: Any, room: int) -> tuple[list[str], list[str]]:
-    """Render every run by itself, attacked ones first, while there is room (bytes); and name the runs left out."""
+    """Render every run by itself, attacked ones first, while there is room (bytes); and name the runs left out.
+
+    What charts say under the pointer is half of them: it goes first, and from all, so that runs look alike.
+    """
     named = words.labels(records)
+    attacked_first = sorted(records.rows, key=lambda row: not records.abouts[row.run].adversaries)
+    views = (runs.view(records, row, named[row.run]) for row in attacked_first)
+    texts = [template.render(r=view, open=i == 0) for i, view in enumerate(views)]
+    if sum(len(text.encode()) for text in texts) > room:
+        texts = [plots.silent(text) for text in texts]
     sections: list[str] = []
     left_out: list[str] = []
-    attacked_first = sorted(records.rows, key=lambda row: not records.abouts[row.run].adversaries)
-    for row in attacked_first:
-        text = template.render(r=runs.view(records, row, named[row.run]), open=not sections)
+    for row, text in zip(attacked_first, texts, strict=True):
         room -= len(text.encode())
         if room < 0 or left_out:
             left_out.append(row.run)
@@ -106,6 +115,8 @@ def _context(records: Folder) -> dict[str, Any]:
         ],
         "columns": list(dict.fromkeys(c for cell in cells for c in summary.columns(cell))),
         "rules": summary.rules(records),
+        "asks": summary.asks(records),
+        "favours": any(cell.about.favours for cell in cells),
         "undefined": summary.undefined(records),
         "notes": records.notes,
         "log": [str(line) for line in records.study.get("log", [])],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,16 +71,26 @@ def _styles(about: About, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
             one_for_all = f"{len(honest)} honest clients" if i == 0 else about.name(k)
             out[k] = {"label": one_for_all, "colour": ink.PALE, "width": 0.8, "labelled": i == 0}
     for i, k in enumerate(k for k in ids if k in about.adversaries):
-        name = f"{about.name(k)}, attacker"
-        out[k] = {"label": name, "colour": ink.VERMILION, "dashed": True, "width": 2.2, "square": i % 2 == 1}
+        out[k] = {"label": about.called(k), "colour": ink.VERMILION, "dashed": True, "width": 2.2, "square": i % 2 == 1}
     return out
 
 
-def _series(about: About, ids: Sequence[int], values: Mapping[int, Values], holes: Mapping[int, Holes]) -> list[Series]:
-    return [Series(values=values[k], undefined=holes.get(k, {}), **s) for k, s in _styles(about, ids).items()]
+def styled(
+    about: About,
+    ids: Sequence[int],
+    values: Mapping[int, Values],
+    holes: Mapping[int, Holes] = MappingProxyType({}),
+    errors: Mapping[int, Values] = MappingProxyType({}),
+) -> list[Series]:
+    """Return the lines of clients, each in its style, with what is undefined and the errors where there are any."""
+    return [
+        Series(values=values[k], undefined=holes.get(k, {}), errors=errors.get(k, ()), **look)
+        for k, look in _styles(about, ids).items()
+    ]
 
 
-def _x(lines: Sequence[Line]) -> list[float]:
+def rounds_of(lines: Sequence[Line]) -> list[float]:
+    """Return where lines stand on the axis of rounds."""
     return [float(line.round) for line in lines]
 
 
@@ -87,8 +98,8 @@ def _weights(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figur
     if not any(line.weights for line in trained):
         return None
     svg = plots.lines(
-        _x(trained),
-        _series(about, ids, {k: column(trained, "weights", k) for k in ids}, {}),
+        rounds_of(trained),
+        styled(about, ids, {k: column(trained, "weights", k) for k in ids}),
         label="Weight of each client in every round",
         y_label="weight",
         reference=(1 / len(ids), "equal share 1/K"),
@@ -108,9 +119,9 @@ def _scores(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figure
         used = column(trained, "scores", k)
         holes[k] = {float(x.round): v for x, v in zip(trained, used, strict=True) if x.undefined_score(k)}
         values[k] = [None if x.undefined_score(k) else v for x, v in zip(trained, used, strict=True)]
-    series = _series(about, ids, values, holes)
+    series = styled(about, ids, values, holes)
     svg = plots.lines(
-        _x(trained),
+        rounds_of(trained),
         series,
         label="Score of each client in every round",
         y_label="score",
@@ -198,14 +209,14 @@ def _fairness(about: About, lines: Sequence[Line], ids: Sequence[int], control: 
     if moment is None:
         return []
     accuracy = _measure(about, lines, ids, control, moment, metrics.accuracy, "accuracy")
-    eod = _measure(about, lines, ids, control, moment, metrics.equal_opportunity_difference, "EOD")
     same = " All clients hold the same model here, so their lines coincide." if _one_model(lines, moment) else ""
     caption = f"Measured {where(moment)}. Black: all clients' counts added up, not a mean."
     caption += " Grey: the same without the attack." if control else ""
-    return [
-        Figure("Accuracy over rounds", "high is good", caption + same, accuracy),
-        Figure("EOD over rounds", "low is good", caption + same, eod),
-    ]
+    gap = []
+    if about.favours:
+        eod = _measure(about, lines, ids, control, moment, metrics.equal_opportunity_difference, "EOD")
+        gap = [Figure("EOD over rounds", "low is good", caption + same, eod)]
+    return [Figure("Accuracy over rounds", "high is good", caption + same, accuracy), *gap]
 
 
 def _one_model(lines: Sequence[Line], moment: str) -> bool:
@@ -243,7 +254,7 @@ def _measure(
     black = Series("pooled", pooled, ink.INK, width=2.6, undefined=missing)
     return plots.lines(
         x,
-        [*grey, *_series(about, ids, values, holes), black],
+        [*grey, *styled(about, ids, values, holes), black],
         label=f"{name} over rounds {where(moment)}",
         x_label="rounds of training behind the model",
         y_label=name,
@@ -261,8 +272,8 @@ def _norms(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figure 
         return None
     clip = next((line.clip_norm for line in trained if line.clip_norm is not None), None)
     svg = plots.lines(
-        _x(trained),
-        _series(about, ids, {k: column(trained, "norms", k) for k in ids}, {}),
+        rounds_of(trained),
+        styled(about, ids, {k: column(trained, "norms", k) for k in ids}),
         label="Length of each client's update in every round",
         y_label="length of the update",
         reference=(clip, f"clip C = {ink.number(clip, 2)}") if clip is not None else None,
@@ -278,32 +289,36 @@ def _norms(about: About, trained: Sequence[Line], ids: Sequence[int]) -> Figure 
 
 
 def groups(about: About, lines: Sequence[Line]) -> dict[str, Any] | None:
-    """Return rates of each group under the final models, pooled and per client, with n and Wilson intervals."""
+    """Return rates of each group under the final models, pooled and per client, with n and Wilson intervals.
+
+    None where nothing was measured, or all rows are one group.
+    """
     moment = about.final_moment or _moment(lines, about)
     tables = measured(lines, moment) if moment else []
-    if not moment or not tables:
+    if not moment or not tables or len(about.group_names) < 2:
         return None
     _, who, counts = tables[-1]
     # On the test pool every client's model decides about the same persons: they count once, not K times.
     pooled = counts.sum(0) / (len(who) if moment.endswith("@test") else 1)
     shown = _worst_first(about, who, counts)
     rows = [("pooled", pooled)]
-    rows += [(about.name(k) + (", attacker" if k in about.adversaries else ""), counts[who.index(k)]) for k in shown]
+    rows += [(about.called(k), counts[who.index(k)]) for k in shown]
     rates = (
         ("True positive rate", "equal is fair (EOD)", (0,), (0, 3)),
         ("Selection rate", "equal is fair (SPD)", (0, 1), (0, 1, 2, 3)),
         ("Accuracy", "right is good", (0, 2), (0, 1, 2, 3)),
     )
     figures = []
-    for title, way, hits, of in rates:
+    for title, way, hits, of in rates if about.favours else rates[-1:]:
         drawn = [_rates(about, name, table[:, hits].sum(-1), table[:, of].sum(-1)) for name, table in rows]
         svg = plots.dots(drawn, label=f"{title} by group", high=1.0, spread=True)
         figures.append(Figure(f"{title} by group", way, "", svg))
     sizes = np.rint(pooled).astype(int)
+    of_one = ", {} with label 1" if about.favours else ""
     return {
         "where": where(moment),
         "sizes": [
-            (name, ink.legend(g), f"n = {sizes[g].sum()}, {sizes[g, 0] + sizes[g, 3]} with label 1")
+            (name, ink.legend(g), f"n = {sizes[g].sum()}" + of_one.format(sizes[g, 0] + sizes[g, 3]))
             for g, name in enumerate(about.group_names)
         ],
         "figures": figures,
@@ -329,7 +344,8 @@ def _rates(about: About, name: str, hits: Array, trials: Array) -> tuple[str, li
 
 
 def _worst_first(about: About, who: Sequence[int], counts: Array) -> list[int]:
-    """Attackers first, then the honest by EOD, worst first and undefined last; at most a dozen."""
-    eod = dict(zip(who, metrics.equal_opportunity_difference(counts), strict=True))
-    order = sorted(who, key=lambda k: (k not in about.adversaries, not np.isfinite(eod[k]), -np.nan_to_num(eod[k]), k))
+    """Attackers first, then the honest by EOD, or by accuracy without one; worst first, undefined last; a dozen."""
+    bad = metrics.equal_opportunity_difference(counts) if about.favours else 1 - metrics.accuracy(counts)
+    of = dict(zip(who, bad, strict=True))
+    order = sorted(who, key=lambda k: (k not in about.adversaries, not np.isfinite(of[k]), -np.nan_to_num(of[k]), k))
     return order[:NAMED_UP_TO]

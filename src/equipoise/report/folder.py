@@ -22,6 +22,13 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
 
+def _beside(lists: dict[str, Any], needed: int, whom: str) -> None:
+    """Refuse a list that does not have one value for each of those that it stands beside; None is no list."""
+    for name, values in lists.items():
+        if values is not None and len(values) != needed:
+            raise ValueError(f"{name} has {len(values)} values for {needed} {whom}")
+
+
 class Measured(_Record):
     """What the laboratory measured in a round: moment -> counts of ``clients``."""
 
@@ -37,6 +44,13 @@ class Traced(_Record):
     overall: Number = None
     chance: Number = None
     loss_matrix: list[list[Number]] | None = None
+    loss_fi: Number = None
+
+    @model_validator(mode="after")
+    def _same_lengths(self) -> Traced:
+        rows = {f"row {i + 1} of loss_matrix": row for i, row in enumerate(self.loss_matrix or [])}
+        _beside({"success": self.success, "loss_matrix": self.loss_matrix, **rows}, len(self.clients), "clients")
+        return self
 
 
 class Probed(_Record):
@@ -68,13 +82,19 @@ class Line(_Record):
     note: str | None = None
     kept: str | None = None
     counts: dict[str, Table] = {}
+    figures: dict[str, list[Number]] = {}
+    news: dict[str, list[Number]] = {}
     measured: Measured = Field(default_factory=Measured)
     probed: Probed = Field(default_factory=Probed)
 
     def of(self, name: str, client: int) -> Any:
-        """Return a client's value in one of the lists beside ``clients``; None where it has none."""
-        values = getattr(self, name)
+        """Return a client's value in one of the lists beside ``clients``, or its figure of that name; None without."""
+        values = self.figures[name] if name in self.figures else getattr(self, name, None)
         return values[self.clients.index(client)] if values is not None and client in self.clients else None
+
+    def told(self, name: str, client: int) -> Number:
+        """Return what a client was told under this name; None where it was told nothing."""
+        return self.news[name][self.asked.index(client)] if name in self.news and client in self.asked else None
 
     def undefined_score(self, client: int) -> bool:
         """Say whether the rule wanted a score of this client and there was none."""
@@ -90,15 +110,30 @@ class Line(_Record):
             n: getattr(self, n) for n in ("sizes", "weights", "scores", "raw_scores", "norms", "clipped", "bounds")
         }
         beside |= {f"counts of {moment!r}": table for moment, table in self.counts.items()}
-        for name, values in beside.items():
-            if values is not None and len(values) != len(self.clients):
-                raise ValueError(f"{name} has {len(values)} values for {len(self.clients)} clients")
+        beside |= {f"the figure {name!r}": values for name, values in self.figures.items()}
+        _beside(beside, len(self.clients), "clients")
+        _beside({f"the news {n!r}": told for n, told in self.news.items()}, len(self.asked), "asked clients")
         for moment, table in self.measured.counts.items():
             if len(table) != len(self.measured.clients):
                 raise ValueError(
                     f"measured counts of {moment!r} have {len(table)} tables for {len(self.measured.clients)} clients"
                 )
         return self
+
+
+class Private(_Record):
+    """What DP-SGD has spent at the client that spent most, and at each; an epsilon of None is infinite."""
+
+    epsilon: Number = None
+    delta: float
+    adjacency: str
+    sampling: str
+    steps: int
+    rate: float
+    accountant: str
+    clip: float
+    noise: float
+    epsilons: list[Number] = []
 
 
 class About(_Record):
@@ -118,10 +153,23 @@ class About(_Record):
     pilot: bool = False
     final_moment: str | None = None
     classes: int = 2
+    scores: list[str] = []
+    terms: dict[str, float] = {}
+    training: dict[str, Any] = {}
+    private: Private | None = None
+
+    @property
+    def favours(self) -> bool:
+        """Whether one of two classes is an outcome that groups can be given more or less often."""
+        return self.classes == 2
 
     def name(self, client: int) -> str:
         """Return a client's name; one that the study does not name is called by its id."""
         return self.client_names[client] if 0 <= client < len(self.client_names) else f"client {client}"
+
+    def called(self, client: int) -> str:
+        """Return a client's name in a chart, which says who attacks."""
+        return self.name(client) + (", attacker" if client in self.adversaries else "")
 
 
 class Row(_Record):

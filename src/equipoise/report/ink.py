@@ -188,6 +188,19 @@ def sign(shape: int, x: float, y: float, colour: str, more: str = "") -> str:
     return f'<path fill="{colour}"{more} d="{corners}"/>'
 
 
+def shade(share: float) -> str:
+    """Return the tone of a share in 0..1: dark blue for 0, nearly white for 1, in eight steps.
+
+    Examples
+    --------
+    >>> shade(0), shade(0.03) == shade(0), shade(1)
+    ('#00395a', True, '#e8f2f8')
+    """
+    step = round(8 * share) / 8
+    ends = zip((0, 57, 90), (232, 242, 248), strict=True)
+    return "#" + "".join(f"{round(dark + (light - dark) * step):02x}" for dark, light in ends)
+
+
 def legend(group: int) -> str:
     """Draw the sign of a group for a line of text."""
     drawn = sign(group, 6, 6, GROUPS[group % len(GROUPS)])

@@ -7,6 +7,7 @@ lines are labelled at their end, the adversary is dashed, groups have shapes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -16,11 +17,13 @@ from typing import NamedTuple
 from . import ink
 from .ink import BLUE, TOP, Scale, n, number, text
 
-__all__ = ["Dot", "Mark", "Series", "dots", "lines", "scatter"]
+__all__ = ["Dot", "Mark", "Series", "dots", "heat", "lines", "scatter", "silent"]
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT = 424, 232, 36, 304
 """Size of a chart over rounds and where its drawing begins and ends; names of lines stand to the right of it."""
 _BASE = _HEIGHT - 36
+_SAID_UP_TO = 12
+"""A chart says all values of a position while they are no more than these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Series:
     """One line: a value per x position of its chart, None = no value there.
 
     ``undefined``: x -> the value that was used instead, or None; drawn as open marks. ``square``: square points
-    instead of round ones, to tell two lines of one colour apart. ``labelled``: named at its right end.
+    instead of round ones, to tell two lines of one colour apart. ``labelled``: named at its right end. ``errors``: one
+    per position, or none at all; a value's error is drawn as a bar on both sides of it.
     """
 
     label: str
@@ -39,6 +43,12 @@ class Series:
     square: bool = False
     labelled: bool = True
     undefined: Mapping[float, float | None] = field(default_factory=dict)
+    errors: Sequence[float | None] = ()
+
+    def bars(self) -> list[tuple[float, float] | None]:
+        """Return the ends of the bar of every value that has an error."""
+        pairs = zip(self.values, self.errors or [None] * len(self.values), strict=True)
+        return [None if v is None or e is None else (v - e, v + e) for v, e in pairs]
 
 
 class Dot(NamedTuple):
@@ -97,6 +107,7 @@ def lines(
     (True, True, 1)
     """
     drawn = [v for s in series for v in [*s.values, *s.undefined.values()] if v is not None]
+    drawn += [end for s in series for bar in s.bars() if bar for end in bar]
     bottom, top = ink.bounds([*drawn, *([reference[0]] if reference else [])], low, high)
     lane = any(v is None for s in series for v in s.undefined.values())
     floor = _BASE - (14 if lane else 0)
@@ -116,7 +127,7 @@ def lines(
         out.append(text("lane", _RIGHT + 6, floor + 11, "undefined"))
     out += _end_labels(series, up, reference)
     out += _hovers(x, series, across) if hover else []
-    spoken = "; ".join(_spoken(s) for s in series[:12])
+    spoken = "; ".join(_spoken(s) for s in series[:_SAID_UP_TO])
     return ink.svg(_WIDTH, _HEIGHT, f"{label}. {spoken}", out)
 
 
@@ -214,6 +225,68 @@ def dots(
     return ink.svg(_WIDTH, floor + 22, f"{label}. {spoken}", out)
 
 
+def heat(names: Sequence[str], values: Sequence[Sequence[float | None]], *, label: str, row: str, column: str) -> str:
+    r"""Draw a square matrix, dark where a value is low; rows and columns stand for the same ``names``, in their order.
+
+    The diagonal has a frame, the least value of every row a diamond; an undefined cell has no tone and an open mark.
+
+    Parameters
+    ----------
+    values : (K, K), rows by columns
+    row, column : what a row and what a column is of its name, such as "records of" and "model of"
+
+    Examples
+    --------
+    >>> svg = heat(["a", "b"], [[0.1, 0.3], [0.2, None]], label="Loss", row="records of", column="model of")
+    >>> svg.count('class="least"'), svg.count('class="open"'), "records of a\nmodel of a: 0.100" in svg
+    (2, 1, True)
+    """
+    left = min(max(124, 6 * max(map(len, names)) + 16), 216)
+    side = min(32.0, (_WIDTH - left - 14) / len(names))
+    known = [v for line in values for v in line if v is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    tones: dict[str, str] = {}
+    signs, frames, hits = [], "", []
+    out = [text("axis", left, TOP - 9, f"{column}: the same clients, left to right")]
+    for i, (name, line) in enumerate(zip(names, values, strict=True)):
+        y, least = TOP + side * i, min((v for v in line if v is not None), default=None)
+        out.append(text("rowname", left - 8, y + side / 2 + 3.5, name, "end", longest=34))
+        for j, v in enumerate(line):
+            x = left + side * j
+            square = f"M{n(x)} {n(y)}h{n(side)}v{n(side)}h-{n(side)}z"
+            frames += square if i == j else ""
+            if v is None:
+                signs.append(ink.open_mark(x + side / 2, y + side / 2, ink.SLATE))
+                continue
+            tone = ink.shade((v - low) / (high - low) if high > low else 0.0)
+            tones[tone] = tones.get(tone, "") + square
+            if v == least:
+                signs.append(ink.sign(1, x + side / 2, y + side / 2, ink.ORANGE, ' class="least"'))
+        said = [f"{row} {name}", *(f"{column} {c}: {number(v)}" for c, v in zip(names, line, strict=True))]
+        box = f'x="{n(left)}" y="{n(y)}" width="{n(side * len(names))}" height="{n(side)}"'
+        hits.append(f'<rect class="hit" {box}><title>{escape(chr(10).join(said))}</title></rect>')
+    out += [f'<path fill="{tone}" d="{path}"/>' for tone, path in sorted(tones.items())]
+    out += [*signs, f'<path class="frame" d="{frames}"/>', *(hits if len(names) <= _SAID_UP_TO else [])]
+    floor = TOP + side * len(names)
+    if known:
+        ends = (text("small", left, floor + 25, number(low)), text("small", left + 156, floor + 25, number(high)))
+        steps = [(ink.shade(i / 8), n(left + 42 + 12 * i)) for i in range(9)]
+        out += [*ends, *(f'<path fill="{tone}" d="M{x} {n(floor + 16)}h12v10h-12z"/>' for tone, x in steps)]
+    said = [f"{row} {a}: {', '.join(map(number, line))}" for a, line in zip(names, values, strict=True)]
+    return ink.svg(_WIDTH, floor + 32, f"{label}. {'; '.join(said[:_SAID_UP_TO])}", out)
+
+
+def silent(page: str) -> str:
+    """Return a page whose charts say nothing under the pointer; their text for screen readers stays.
+
+    Examples
+    --------
+    >>> silent(lines([1, 2], [Series("a", [0.5, 0.7])], label="w")).count("<rect")
+    0
+    """
+    return re.sub(r'<rect class="hit".*?</rect>', "", page, flags=re.DOTALL)
+
+
 def _axes(across: Scale, up: Scale, x_ticks: Sequence[float], x_label: str, y_label: str) -> str:
     y_ticks = ink.ticks(up.low, up.high)
     out = [f'<path class="grid" d="{"".join(f"M{_LEFT} {n(up(t))}H{_RIGHT}" for t in y_ticks)}"/>']
@@ -230,6 +303,10 @@ def _line(x: Sequence[float], s: Series, across: Scale, up: Scale) -> str:
         return ""
     dash = ' stroke-dasharray="5 3"' if s.dashed else ""
     out = f'<path class="line" stroke="{s.colour}" stroke-width="{n(s.width)}"{dash} d="{ink.trace(places)}"/>'
+    stems = [(across(at), *map(up, bar)) for at, bar in zip(x, s.bars(), strict=True) if bar]
+    if stems:
+        path = "".join(f"M{n(at)} {n(low)}V{n(high)}" for at, low, high in stems)
+        out += f'<path class="bar" stroke="{s.colour}" d="{path}"/>'
     if s.width > 1:  # a line of no length with round ends is a point: one path for all of them
         cap = ' stroke-linecap="square"' if s.square else ""
         size = n(2 * s.width + 1)
@@ -267,7 +344,7 @@ def _hovers(x: Sequence[float], series: Sequence[Series], across: Scale) -> list
     out = []
     for i, at in enumerate(x):
         said = [f"{s.label}: {_said(s, i, at)}" for s in series if at in s.undefined or s.values[i] is not None]
-        if said and len(said) <= 12:
+        if said and len(said) <= _SAID_UP_TO:
             words = escape("\n".join([ink.tick(at), *said]))
             box = f'x="{n(across(at) - half)}" y="{TOP}" width="{n(2 * half)}" height="{_BASE - TOP}"'
             out.append(f'<rect class="hit" {box}><title>{words}</title></rect>')

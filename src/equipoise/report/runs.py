@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import charts
+from . import charts, privacy
 from .folder import About, Folder, Line, Row
 from .ink import number
 from .words import FORMULAS, JUDGES_NOBODY, counted, listed, settings
@@ -28,7 +28,11 @@ def view(folder: Folder, row: Row, label: str) -> dict[str, Any]:
         "formula": about.formula or FORMULAS.get(row.rule, ""),
         "parameters": settings(row, about),
         "clip": row.clip_norm,
-        "figures": charts.over_rounds(about, row, rounds, folder.lines.get(row.control or "", [])),
+        "figures": [
+            *charts.over_rounds(about, row, rounds, folder.lines.get(row.control or "", [])),
+            *privacy.figures(about, rounds),
+        ],
+        "private": privacy.statement(about),
         "groups": charts.groups(about, rounds),
         "last": last_round(about, rounds, judged=row.rule not in JUDGES_NOBODY),
         "events": events(about, rounds),

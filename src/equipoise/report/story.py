@@ -18,7 +18,7 @@ def sentences(cell: Cell) -> list[tuple[str, str]]:
     over = f"mean over {counted(len(seeds), 'seed')}{each}" if len(seeds) * len(times) > 1 else runs[0].draw
     out = [("Weight", _weight(cell, over))] if cell.adversary else []
     eod = "an EOD (gap in true positive rate between the groups) of"
-    if cell.about.classes == 2:
+    if cell.about.favours:
         out.append(("Fairness", _outcome(cell, "honest_eod", eod, 0, f"low is good, {over}")))
     out.append(("Accuracy", _outcome(cell, "accuracy", "an accuracy of", -1, f"high is good, {over}")))
     if ranked := _ranked(cell, "sia"):
@@ -108,7 +108,7 @@ def facts(folder: Folder, cells: Sequence[Cell]) -> list[tuple[str, str]]:
     out.append(
         ("Attack, simulated", _each(_attack(c, folder) for c in cells if c.adversary) or "none: every client is honest")
     )
-    out.append(("Rules", _each((label for c in cells for label in c.rules), ", ")))
+    out.append(("Rules", _each(label for c in cells for label in c.rules)))
     rounds = max(sum(not line.closing for line in folder.lines[row.run]) for row in rows)
     controls = len({row.control for row in rows if row.control})
     beside = ((controls, "adversary-free control"), (sum(a.pilot for a in folder.abouts.values()), "calibration pilot"))
@@ -123,12 +123,16 @@ def _each(words: Iterable[str], between: str = "; ") -> str:
 
 
 def _groups(about: About) -> str:
+    if len(about.group_names) == 1:
+        return "none: all rows are one group"
     names = listed([f"“{name}”" for name in about.group_names])
     return f"{about.sensitive.replace('&', ' & ')}: {names}" if about.sensitive else names
 
 
 def _favourable(about: About) -> str:
     """What is good for the person; where that is label 0, the figures are about the other outcome."""
+    if not about.favours:
+        return f"none: {about.classes} classes"
     other = "; EOD and SPD are about label 1, the unfavourable outcome" if about.favourable_label == 0 else ""
     return (about.favourable or "not stated") + other
 

@@ -8,7 +8,22 @@ from typing import Any
 
 from . import ink, plots
 from .folder import About, Folder, Row
-from .words import ACCURACY, ATTACKED, BENIGN, FORMULAS, HONEST_EOD, PRIVACY, SCORES, Column, counted, labels, settings
+from .words import (
+    ACCURACY,
+    ATTACKED,
+    BENIGN,
+    CLIP,
+    FORMULAS,
+    HONEST_EOD,
+    PRIVACY,
+    SCORES,
+    Column,
+    counted,
+    labels,
+    listed,
+    settings,
+    short,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,8 @@ def columns(cell: Cell, controls: bool = False) -> list[Column]:
     rows = [row for rows in (cell.controls if controls else cell.rules).values() for row in rows]
     base = ATTACKED if cell.adversary and not controls else BENIGN
     lies = SCORES if cell.adversary and cell.adversary.startswith("claim") and not controls else ()
-    shown = [c for c in (*base, *lies) if cell.about.classes == 2 or not _of_groups(c)]
+    clipped = any(row.clip_norm is not None for row in rows)
+    shown = [c for c in (*base, *lies) if (cell.about.favours or not _of_groups(c)) and (clipped or c is not CLIP)]
     return shown + [c for c in PRIVACY if any(getattr(row, c.key) is not None for row in rows)]
 
 
@@ -114,6 +130,8 @@ def _mean_cell(rows: Sequence[Row], column: Column) -> dict[str, Any]:
 
 def _applies(rows: Sequence[Row], column: Column) -> bool:
     """Say whether a missing figure is undefined, with a reason, or is none of what the method has."""
+    if column is CLIP:
+        return any(row.clip_norm is not None for row in rows)
     return column not in PRIVACY or any(column.key in row.undefined for row in rows)
 
 
@@ -179,7 +197,7 @@ def reasons(row: Row) -> dict[str, str]:
     """Return the undefined figures of a run that the page shows, each with its reason."""
     many = "favourable" in row.undefined.get("honest_eod", "") and row.honest_eod is None
     base = [c for c in (ATTACKED if row.adversary else BENIGN) if not (many and _of_groups(c))]
-    missing = [c.key for c in base if getattr(row, c.key) is None]
+    missing = [c.key for c in base if getattr(row, c.key) is None and _applies([row], c)]
     missing += [c.key for c in PRIVACY if getattr(row, c.key) is None and c.key in row.undefined]
     return {key: row.undefined.get(key, "no reason recorded") for key in missing}
 
@@ -203,6 +221,39 @@ def rules(folder: Folder) -> list[tuple[str, str, str]]:
         formula = about.formula or FORMULAS.get(row.rule, "as its documentation says")
         found.setdefault(label, (label, formula, settings(row, about)))
     return list(found.values())
+
+
+def asks(folder: Folder) -> list[tuple[str, str, str, str]]:
+    """List what every method asks of clients: name, what they report, what they are told, what loss they train on.
+
+    An attack may need more, such as a figure to steer to; so attacked runs count only where there is no honest one.
+    """
+    named = labels(folder)
+    honest = {named[row.run] for row in folder.rows if not row.adversary}
+    found: dict[str, tuple[list[str], list[str], str]] = {}
+    for row in (row for row in folder.rows if not row.adversary or named[row.run] not in honest):
+        about = folder.abouts[row.run]
+        reports, told, _ = found.setdefault(named[row.run], ([], [], _loss(about, folder)))
+        for line in folder.lines[row.run]:
+            counts = [f"counts per group ({moment})" for moment in line.counts]
+            reports += [name for name in [*counts, *line.figures] if name not in reports]
+            told += [name for name in line.news if name not in told]
+    return [
+        (label, listed(["update", "number of rows", *reports]), listed(told) or "the model alone", loss)
+        for label, (reports, told, loss) in found.items()
+    ]
+
+
+def _loss(about: About, folder: Folder) -> str:
+    """Write what an honest client minimises, and how where the method says so."""
+    training = dict(about.training)
+    proximal = training.pop("proximal", folder.setting("training", "proximal")) or 0
+    terms = {**about.terms, **({"proximal": proximal} if proximal else {})}
+    loss = " + ".join(["cross-entropy", *(f"{short(c)} {name}" for name, c in terms.items())])
+    how = [f"{k} = {short(v)}" for k, v in training.items()]
+    if about.private is not None:
+        how.append(f"DP-SGD with clip {short(about.private.clip)} and noise {short(about.private.noise)}")
+    return f"{loss}; {', '.join(how)}" if how else loss
 
 
 def reproduction(folder: Folder, name: str) -> list[tuple[str, str]]:

@@ -228,8 +228,9 @@ def _clip(row: Row, folder: Folder) -> str:
 
 
 def settings(row: Row, about: About) -> str:
-    """Return the parameters of a run's rule, and what it makes of an undefined score."""
-    told = [f"{k} = {short(v)}" for k, v in row.parameters.items() if v is not None]
+    """Return what a run's rule goes by, its parameters, and what it makes of an undefined score."""
+    told = [f"score: {listed(about.scores)}"] if about.scores else []
+    told += [f"{k} = {short(v)}" for k, v in row.parameters.items() if v is not None]
     if about.undefined_policy and row.rule not in JUDGES_NOBODY:
         told.append(f"an undefined score: {about.undefined_policy}")
     return ", ".join(told)
