@@ -7,9 +7,9 @@ from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
 
-from .checks import BadInput, above, between, extra, same_length
+from .checks import BadInput, above, between, extra, one_of, same_length
 
-__all__ = ["NOT_COVERED", "Spent", "epsilon", "noise_for", "per_client"]
+__all__ = ["NOT_COVERED", "NOT_COVERED_CENTRALLY", "Spent", "central", "epsilon", "noise_for", "per_client"]
 
 ADJACENCY = "add or remove one record of the client"
 
@@ -30,6 +30,22 @@ NOT_COVERED = (
     "seed, so they protect from those who do not."
 )
 """What an epsilon says nothing about; every statement ends with it."""
+
+CLIENTS = {
+    "add": "add or remove all that one client contributes",
+    "replace": "replace all that one client contributes by anything else, or by nothing",
+}
+"""What the two runs that must look alike differ by, where whole clients are hidden."""
+
+NOT_COVERED_CENTRALLY = (
+    "It covers a client's whole contribution to the shared model in all rounds, its scores, its number of rows and its "
+    "updates, against whoever sees the models. It does not protect from the server, which sees all of them before the "
+    "noise, nor cover the run's records, which hold them, or other figures that are published, scaling and levels that "
+    "were made from all rows, or who is a member, is asked and replies. The clip, the most rows and the constants of "
+    "a score must have been chosen without looking at the clients. Noise that is keyed by a seed can be taken off by "
+    "whoever knows the seed; a deployment draws it from the operating system."
+)
+"""What an epsilon of noise at the server is about, and what not; every statement of it ends with this."""
 
 
 class Spent(NamedTuple):
@@ -116,6 +132,55 @@ def epsilon(noise: float, rate: float, steps: int, delta: float) -> Spent:
         f": {ADJACENCY}; {int(steps)} steps, {how}, noise of {noise:g} times the clip, PLD accountant. {NOT_COVERED}"
     )
     return Spent(found, delta, ADJACENCY, sampling, int(steps), rate, "PLD", says)
+
+
+def central(noise: float, rounds: int, delta: float, *, adjacency: str = "add", rate: float = 1.0) -> Spent:
+    """Bound what the models of all rounds tell about any one client; the noise is that of ``aggregate.central_dp``.
+
+    Each round is one Gaussian mechanism, of noise multiplier z, on the pair (weighted sum, sum of weights).
+
+    Parameters
+    ----------
+    noise : z, >= 0
+    rounds : in which the pair was released, kept models included
+    delta : below 1 / K
+    adjacency : "add" or "replace", as the noise was made for
+    rate : probability with which each client is in a round, on its own and unseen (Poisson sampling). 1 where all are,
+        and where a fixed number is drawn, as by ``participation.fraction``: that is no Poisson sample, and the figure
+        for one would be too low. Clients that remember their last round have no smaller rate than 1 either
+
+    Raises
+    ------
+    BadInput
+        As for ``epsilon``; an unknown adjacency; a rate below 1 with "replace", for which the bound is another one.
+
+    Examples
+    --------
+    >>> round(central(4.0, 16, 1e-3).epsilon, 2), round(central(4.0, 16, 1e-3, rate=0.1).epsilon, 2)
+    (3.14, 0.21)
+
+    ``noise_for(target, rate, rounds, delta)`` finds the noise of a target here too.
+
+    References
+    ----------
+    Dwork and Roth, The algorithmic foundations of differential privacy (2014), appendix A; accountant as ``epsilon``.
+    """
+    one_of("adjacency", adjacency, CLIENTS)
+    if rate < 1 and adjacency != "add":
+        raise BadInput(
+            f'a rate of {rate:g} lowers the figure for adjacency "add" only; take that, or account with a rate of 1'
+        )
+    found = epsilon(noise, rate, rounds, delta)
+    bound = "is differentially private for no client (epsilon is infinite: there is too little noise)"
+    if found.epsilon < inf:
+        bound = f"is ({found.epsilon:.3g}, {delta:g})-differentially private for every client"
+    who = "every client counts as part of each" if rate == 1 else f"Poisson sampling of clients at rate {rate:.4g}"
+    says = (
+        f"The shared model {bound}: {CLIENTS[adjacency]}; {rounds} rounds, {who}, noise multiplier {noise:g} of the "
+        f"Gaussian mechanism on weighted sum and sum of weights, PLD accountant. {NOT_COVERED_CENTRALLY}"
+    )
+    sampling = "Poisson" if rate < 1 else "none: every client counts as part of each round"
+    return found._replace(adjacency=CLIENTS[adjacency], sampling=sampling, statement=says)
 
 
 def per_client(noise: float, sizes: Sequence[float], batch: float, steps: Sequence[int], delta: float) -> list[Spent]:

@@ -100,7 +100,7 @@ class Aggregator(NamedTuple):
     ``step(reports, state)`` -> (delta (d,), info, state). Keys of info, each where it applies, (K,) in the order of
     ``reports.clients``: ``weights``, ``scores`` (as used), ``raw_scores`` (NaN = undefined), ``norms`` (before
     clipping), ``clipped`` (bool), ``bounds`` (|w_k| C), ``fallbacks`` {client id: reason}, ``note`` (one sentence
-    about the round), ``chosen`` (ids, for rules that choose).
+    about the round), ``chosen`` (ids, for rules that choose), ``noise_sd`` and ``kept`` (see ``central_dp``).
     ``tell(state, clients)`` -> news for these ids. ``asks``: the moments and figures that clients must send.
     ``check(K)`` raises ``BadInput`` when K clients are too few for the rule.
     """

@@ -11,10 +11,13 @@ from ._around import misassigned, telling
 from ._equidistant import equidistant
 from ._fairfed import fairfed, fairfed_gaps, fairfed_step
 from ._lift import UNDEFINED, on_simplex, robust, weighted
+from ._private import alone, central_dp, noise_sds, sensitivity
 from ._sums import clip_factors, mean, norms
 
 __all__ = [
     "UNDEFINED",
+    "alone",
+    "central_dp",
     "clip_factors",
     "equidistant",
     "fairfed",
@@ -22,9 +25,11 @@ __all__ = [
     "fairfed_step",
     "mean",
     "misassigned",
+    "noise_sds",
     "norms",
     "on_simplex",
     "robust",
+    "sensitivity",
     "telling",
     "weighted",
 ]

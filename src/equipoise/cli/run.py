@@ -29,6 +29,7 @@ COLUMNS = {
     "accuracy": "accuracy",
     "mia_loss_auc": "member-\nship AUC",
     "epsilon": "epsilon",
+    "central_epsilon": "central\nepsilon",
     "accuracy_gap": "accuracy\ngap",
     "pooled_eod": "pooled\nEOD",
     "clip_rate": "clip\nrate",
@@ -42,6 +43,7 @@ NOTES = {
     "sia": "source found: share of records traced to their owner (source inference), mean over rounds; chance is 1/K",
     "sia_fi": "CoV, FI, EOD of risk: how evenly that risk is spread over the clients; read them beside the level",
     "epsilon": "epsilon: spent by DP-SGD over all rounds at the client that spent most",
+    "central_epsilon": "central epsilon: spent by noise at the server over all rounds, on every client as a whole",
     "accuracy_gap": "accuracy gap: attacker's accuracy against an honest run on the same rows; small is hard to see",
     "clip_rate": "clip rate: share of honest updates that the clip shortened",
 }

@@ -40,15 +40,18 @@ def privacy(meta: Mapping[str, Any], lines: Sequence[Line], undefined: dict[str,
     ``sia_chance``. The dispersion of the clients' shares and of the loss matrix is averaged over rounds, each figure by
     itself: a mean of fairness indices is not the index of a mean. ``mia_...``: mean and worst client of each attack on
     membership. ``accuracy_last3`` and ``train_accuracy_last3``: means over the last three rounds, as FinP reports them.
-    ``epsilon``: of the client that spent most on DP-SGD. Reasons for what is undefined go into ``undefined``.
+    ``epsilon``: of the client that spent most on DP-SGD; ``central_epsilon``: of every client, by noise at the server.
+    Reasons for what is undefined go into ``undefined``.
     """
     row: dict[str, Any] = {}
-    spent = meta.get("private")
-    if spent is not None:
-        row |= {"epsilon": spent["epsilon"], "delta": spent["delta"]}
+    for key, prefix in (("private", ""), ("central", "central_")):
+        spent = meta.get(key)
+        if spent is None:
+            continue
+        row |= {f"{prefix}epsilon": spent["epsilon"], f"{prefix}delta": spent["delta"]}
         if spent["epsilon"] is None or not np.isfinite(spent["epsilon"]):
-            row["epsilon"] = None
-            undefined["epsilon"] = "without noise no finite epsilon holds"
+            row[f"{prefix}epsilon"] = None
+            undefined[f"{prefix}epsilon"] = "without noise no finite epsilon holds"
     probed = [line["probed"] for line in lines if line.get("probed")]
     asked = meta.get("inference") or {}
     if not probed and not asked:

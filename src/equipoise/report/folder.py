@@ -122,7 +122,10 @@ class Line(_Record):
 
 
 class Private(_Record):
-    """What DP-SGD has spent at the client that spent most, and at each; an epsilon of None is infinite."""
+    """What DP-SGD has spent at the client that spent most, and at each; an epsilon of None is infinite.
+
+    Noise at the server has the same keys, but spends the same on every client.
+    """
 
     epsilon: Number = None
     delta: float
@@ -157,6 +160,7 @@ class About(_Record):
     terms: dict[str, float] = {}
     training: dict[str, Any] = {}
     private: Private | None = None
+    central: Private | None = None
 
     @property
     def favours(self) -> bool:
@@ -215,6 +219,7 @@ class Row(_Record):
     mia_cosine_auc: Number = None
     accuracy_last3: Number = None
     epsilon: Number = None
+    central_epsilon: Number = None
     undefined: dict[str, str] = {}
 
     @property

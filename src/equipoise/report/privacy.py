@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..accounting import NOT_COVERED
+from ..accounting import NOT_COVERED, NOT_COVERED_CENTRALLY
 from ..records.privacy import ranked
 from . import ink, plots
 from .charts import Figure, Holes, column, members, rounds_of, styled
-from .folder import About, Line, Traced
+from .folder import About, Line, Private, Traced
 from .ink import number
 from .plots import Mark
 from .words import counted, short
@@ -174,23 +174,48 @@ def _followed(about: About, trained: Sequence[Line], ids: Sequence[int], what: F
 
 
 def statement(about: About) -> list[tuple[str, str]]:
-    """Say what DP-SGD promises in a run, on what that rests and where it ends; empty where it was not used."""
+    """Say what noise promises in a run, on what that rests and where it ends; empty where there was none."""
+    return [*_at_clients(about), *_at_server(about)]
+
+
+def _at_clients(about: About) -> list[tuple[str, str]]:
     spent = about.private
     if spent is None:
         return []
-    bound = "infinite: too little noise, and nothing is promised"
+    bound = _NOTHING
     if spent.epsilon is not None:
         known = [e for e in spent.epsilons if e is not None]
         worst = f" at {about.name(spent.epsilons.index(spent.epsilon))}" if spent.epsilon in known else ""
         least = f"; {number(min(known), 2)} at the client that spent least" if len(known) > 1 else ""
         bound = f"{number(spent.epsilon, 2)}{worst}, the client that spent most{least}"
     drawn = f"{spent.sampling} sampling" if spent.rate < 1 else spent.sampling
+    sampling = f"{drawn}; at that client {spent.steps} steps over all rounds, at rate {spent.rate:.4g}"
+    mechanism = f"gradients of rows clipped to {short(spent.clip)}, noise {short(spent.noise)} times the clip"
+    return _promised(spent, bound, sampling, mechanism, NOT_COVERED)
+
+
+def _at_server(about: About) -> list[tuple[str, str]]:
+    spent = about.central
+    if spent is None:
+        return []
+    bound = _NOTHING if spent.epsilon is None else f"{number(spent.epsilon, 2)}, the same for every client"
+    mechanism = (
+        f"updates clipped to {short(spent.clip)}, noise multiplier {short(spent.noise)} on their weighted sum and on the "
+        "sum of weights"
+    )
+    return _promised(spent, bound, f"{spent.sampling}; {spent.steps} rounds", mechanism, NOT_COVERED_CENTRALLY)
+
+
+_NOTHING = "infinite: too little noise, and nothing is promised"
+
+
+def _promised(spent: Private, bound: str, sampling: str, mechanism: str, ends: str) -> list[tuple[str, str]]:
     return [
         ("Epsilon", bound),
         ("Delta", short(spent.delta)),
         ("Adjacency", spent.adjacency),
-        ("Sampling", f"{drawn}; at that client {spent.steps} steps over all rounds, at rate {spent.rate:.4g}"),
-        ("Mechanism", f"gradients of rows clipped to {short(spent.clip)}, noise {short(spent.noise)} times the clip"),
+        ("Sampling", sampling),
+        ("Mechanism", mechanism),
         ("Accountant", spent.accountant),
-        ("What it covers, and what not", NOT_COVERED),
+        ("What it covers, and what not", ends),
     ]

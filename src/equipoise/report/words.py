@@ -157,6 +157,12 @@ PRIVACY = (
         "low is good",
         "What DP-SGD has spent over all rounds at the client that spent most, for adding or removing one record.",
     ),
+    Column(
+        "central_epsilon",
+        "Central epsilon",
+        "low is good",
+        "What noise at the server has spent over all rounds on every client as a whole, against whoever sees models.",
+    ),
 )
 """What attacks on the clients' privacy found; shown where they were run."""
 

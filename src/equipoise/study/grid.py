@@ -36,9 +36,10 @@ def grid(study: Study, read: Sequence[Source]) -> tuple[list[PlannedRun], list[P
                 replicate=replicate,
             )
             clips = ("none",) if architecture == "silo" else study.clip.norm  # a silo sends nothing to clip
-            if "calibrated" in clips:
+            rules = _rules(study)
+            if "calibrated" in clips and any(rule.central is None for rule in rules):
                 pilots.append(base)
-            for rule, clip in itertools.product(_rules(study), clips):
+            for rule, clip in [(r, c) for r in rules for c in ((r.central.clip,) if r.central else clips)]:
                 tag = rule.tag + (
                     f"-clip({clip if isinstance(clip, str) else format(clip, 'g')})" if len(clips) > 1 else ""
                 )

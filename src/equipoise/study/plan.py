@@ -20,7 +20,7 @@ from ..types import Array, Broadcast, Learner, Measure, Reports, Round, Run, Sha
 from .cells import Source, sources
 from .grid import grid
 from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
-from .planned_run import PlannedRun, risky_delta, spent
+from .planned_run import PlannedRun, risky_delta, spent, spent_centrally
 from .probes import Eyes
 from .schema import Study
 
@@ -104,6 +104,7 @@ class Plan:
             "shuffled": planned.rule.shuffled,
             "training": planned.rule.training,
             "private": spent(planned),
+            "central": spent_centrally(planned),
             "inference": None if planned.is_pilot else _attacks_on_privacy(self.study),
             "formula": planned.rule.formula,
             "undefined_policy": planned.rule.undefined,
@@ -194,6 +195,7 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     module = factory()
     shared = {"splitml": study.model.shared, "full": None, "silo": 0}[first.architecture]
     names = models.shared_names(module, shared, study.model.buffers)
+    _refuse_counters(members, module, names)
     classes = len(source.table.classes)
     stacked = partial(
         learners.stacked,
@@ -227,6 +229,17 @@ def _program(study: Study, name: str, members: Sequence[PlannedRun]) -> Program:
     log = [f"term {n}: adapted to the model {study.model.name}" for n, f in terms.items() if getattr(f, "adapted", 0)]
     log += [note for p in members for note in risky_delta(p)]
     return Program(name, learner, eyes, layouts[0], members, study.rounds, tuple(log))
+
+
+def _refuse_counters(members: Sequence[PlannedRun], module: Any, shared: Sequence[str]) -> None:
+    """Refuse whole numbers that travel beside a model that noise is to hide clients in: they cannot carry it."""
+    layers, central = {name.rpartition(".")[0] for name in shared}, [p.rule.name for p in members if p.rule.central]
+    whole = [n for n, b in module.named_buffers() if not b.is_floating_point() and n.rpartition(".")[0] in layers]
+    if central and whole:
+        raise BadInput(
+            f"rule {central[0]}: the buffer {whole[0]!r} is a whole number that central noise is not on; take a model "
+            "without batch normalisation, or leave central out"
+        )
 
 
 def _try_training(learner: Learner, members: Sequence[PlannedRun]) -> None:

@@ -83,6 +83,7 @@ class PlannedRun:
         """Return the run with its clip; the laboratory attacks privacy if it is given eyes."""
         federation, study, adversary = self.cell.federation, self.study, self.adversary
         k, members = self.cell.clients, self.members
+        _hideable(self)
         rule = aggregator(self.rule, study.score, k, clip, self.seed)
         hostile = []
         if adversary is not None:
@@ -166,15 +167,33 @@ def _tamper(kind: str, members: Sequence[int], strength: float | None) -> Functi
     return checked_attack
 
 
+def _hideable(planned: PlannedRun) -> None:
+    """Refuse what would tell the clients, or everybody, something that central noise is not on."""
+    if planned.rule.central is None:
+        return
+    if planned.architecture == "silo":
+        raise BadInput(
+            f"rule {planned.rule.name}: central noise is for what clients share, and a silo shares nothing; "
+            "leave central out, or take another model.architecture"
+        )
+    if planned.attack == "gaming":
+        raise BadInput(
+            f"rule {planned.rule.name}: gaming clients are told F_global, which central noise is not on; "
+            "leave central out, or take another adversary.kind"
+        )
+
+
 def risky_delta(planned: PlannedRun) -> list[str]:
-    """Say so where a delta allows what DP-SGD is to prevent."""
-    private, most = planned.private, max(len(shard.y) for shard in planned.cell.federation.shards)
-    if private is None or private.delta * most < 1:
-        return []
-    return [
-        f"note: delta = {private.delta:g} is not below 1 / {most}, the rows of a client: publishing one of them whole "
-        "would pass for private; lower it"
-    ]
+    """Say so where a delta allows what noise is to prevent."""
+    rows, clients = max(len(shard.y) for shard in planned.cell.federation.shards), planned.cell.clients
+    notes = []
+    for section, n, of in ((planned.private, rows, "the rows of a client"), (planned.rule.central, clients, "clients")):
+        if section is not None and section.delta * n >= 1:
+            notes.append(
+                f"note: delta = {section.delta:g} is not below 1 / {n}, {of}: publishing one of them whole would pass "
+                "for private; lower it"
+            )
+    return notes
 
 
 def spent(planned: PlannedRun) -> dict[str, Any] | None:
@@ -189,6 +208,20 @@ def spent(planned: PlannedRun) -> dict[str, Any] | None:
     each = _accounted(private.noise, tuple(sizes), batch, tuple(steps), private.delta)
     worst = max(each, key=lambda s: s.epsilon)
     return {**worst._asdict(), "clip": private.clip, "noise": private.noise, "epsilons": [s.epsilon for s in each]}
+
+
+def spent_centrally(planned: PlannedRun) -> dict[str, Any] | None:
+    """Return what noise at the server has spent after all rounds on every client; None without it.
+
+    A fixed number of clients is asked in each round, or all of them, which is no Poisson sample: nothing is amplified.
+    """
+    central = planned.rule.central
+    if central is None:
+        return None
+    from .. import accounting
+
+    spent = accounting.central(central.noise, planned.study.rounds, central.delta, adjacency=central.adjacency)
+    return central.model_dump() | spent._asdict()
 
 
 @lru_cache(maxsize=64)

@@ -11,10 +11,20 @@ from .. import aggregate, metrics, robust, scores, weights
 from ..checks import BadInput, nearest
 from ..types import Aggregator, Array, Reports
 from .lookup import Function, catalogue, check_types, lookup, parameters, refuse_unknown
-from .schema import Adversary, Private, Rule, Score
+from .schema import Adversary, Central, Private, Rule, Score
 
 INSTEAD_OF_ETA = {"share": None, "honest": 0.0}
 """The share that a fully biased client may keep while honest scores stay below ``honest``."""
+
+FAMILY: Mapping[Function, Mapping[str, float]] = {
+    weights.uniform: {},
+    weights.fedavg: {"power": 1},
+    weights.fairis: {},
+    weights.fairis_n: {"power": 1},
+    weights.ala: {"eta": 1},
+    weights.joint: {},
+}
+"""Rules that central noise is made for: what ``aggregate.central_dp`` calls each of them."""
 
 FIRST_RHO = 0.5
 """What a client is told of its score before there is one, as in FinP."""
@@ -46,6 +56,7 @@ class Chosen:
     shuffled: bool = False
     private: Private | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
+    central: Central | None = None
 
 
 def known() -> dict[str, Function]:
@@ -126,6 +137,7 @@ def chosen(
         rule.order == "shuffled",
         rule.private,
         dict(rule.training),
+        rule.central,
     )
 
 
@@ -139,6 +151,8 @@ def _asked_of_clients(rule: Rule) -> Iterator[str]:
         yield f"order={rule.order}"
     if rule.private:
         yield f"dp={rule.private.clip:g}*{rule.private.noise:g}"
+    if rule.central:
+        yield f"central={rule.central.clip:g}*{rule.central.noise:g}"
     yield from (f"{name}={value}" for name, value in rule.training.items())
 
 
@@ -190,10 +204,11 @@ def scored(name: str, score: Score) -> tuple[Callable[[Reports], Array], frozens
 
 def aggregator(rule: Chosen, score: Score, clients: int, clip: float | None, seed: int = 0) -> Aggregator:
     """Return the server's part of a method for a federation of this many clients."""
-    server = _server(rule, score, clients, clip)
+    server = _server(rule, score, clients, clip, seed)
     reads_rho = {"lipschitz_code", "lipschitz_paper"} & set(rule.terms)
     if reads_rho or rule.rho:
         told, asks = scored(_rho(rule), score)
+        told = aggregate.alone(told) if rule.central else told  # what one client is told is made of nobody else
         server = aggregate.telling(server, "rho", told, first=FIRST_RHO, asks=asks)
     return aggregate.misassigned(server, seed=seed) if rule.shuffled else server
 
@@ -204,9 +219,15 @@ def _rho(rule: Chosen) -> str:
     return rule.rho or (of_curvature[0] if of_curvature else "deviation")
 
 
-def _server(rule: Chosen, score: Score, clients: int, clip: float | None) -> Aggregator:
+def _server(rule: Chosen, score: Score, clients: int, clip: float | None, seed: int) -> Aggregator:
     function = _function(rule.name)
     params = dict(rule.parameters)
+    if rule.central and (rule.shuffled or function not in FAMILY):
+        what = "mixes the clients' figures up" if rule.shuffled else "does not weigh each client by n^a (eta - s)"
+        raise BadInput(
+            f"central noise hides one client, and {rule.name} {what}, so that one client moves what others count for; "
+            f"take {', '.join(f.__name__ for f in FAMILY)} in the correct order, or leave central out"
+        )
     if function is aggregate.fairfed:
         judged = params.pop("moment") if score.on == "train" else f"{params.pop('moment')}@{score.on}"
         return aggregate.fairfed(_signed(score.metric), moment=judged, clip=clip, **params)
@@ -219,11 +240,21 @@ def _server(rule: Chosen, score: Score, clients: int, clip: float | None) -> Agg
     if "share" in params:
         params = {"eta": weights.eta_for_cap(params.pop("share"), clients, params.pop("honest", 0.0))}
     if function in (weights.uniform, weights.fedavg):
-        return aggregate.weighted(function, clip=clip, **params)
+        plain = aggregate.weighted(function, clip=clip, **params)
+        return _noised(rule, FAMILY[function], seed) if rule.central else plain
     judges = [scored(name, score) for name in rule.scores or (score.metric,)]
     seen = scores.several(*(s for s, _ in judges)) if len(judges) > 1 else judges[0][0]
     asks = frozenset().union(*(a for _, a in judges))
-    return aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=asks, **params)
+    plain = aggregate.weighted(function, seen, clip=clip, undefined=rule.undefined, asks=asks, **params)
+    if not rule.central:
+        return plain
+    judged = {"score": seen, "undefined": rule.undefined, "asks": asks}
+    return _noised(rule, {**FAMILY[function], **params, **judged}, seed)
+
+
+def _noised(rule: Chosen, weighing: Mapping[str, Any], seed: int) -> Aggregator:
+    noise = rule.central.model_dump(exclude={"delta", "secret"}) if rule.central else {}
+    return aggregate.central_dp(**weighing, **noise, seed=None if rule.central and rule.central.secret else seed)
 
 
 def broadcast_statistic(rule: Aggregator, score: Score, adversary: Adversary) -> Aggregator:

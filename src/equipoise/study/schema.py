@@ -182,13 +182,32 @@ class Private(Section):
     delta: Real = Field(default=1e-5, gt=0, lt=1)
 
 
+class Central(Section):
+    """Noise at the server that hides each client whole: client-level differential privacy, with the rule's weights.
+
+    ``clip``: longest update that enters, in place of [clip]. ``noise``: noise multiplier of a round. ``adjacency``: one
+    client is there or not ("add"), or becomes any other ("replace", twice the noise on the sum). ``share`` of the
+    budget that goes to the sum of weights. ``most_rows``: most rows that count, for rules that weigh by rows.
+    ``secret``: noise from the operating system, as a deployment needs it; else from the seed, and repeatable.
+    """
+
+    clip: Real = Field(gt=0)
+    noise: Real = Field(ge=0)
+    delta: Real = Field(default=1e-5, gt=0, lt=1)
+    adjacency: Literal["add", "replace"] = "add"
+    share: Real | None = Field(default=None, gt=0, lt=1)
+    most_rows: Whole | None = Field(default=None, ge=1)
+    secret: Annotated[bool, Field(strict=True)] = False
+
+
 class Rule(BaseModel):
     """A method: what the server does, by name with the rule's own parameters, and what it asks of the clients.
 
     A parameter is a value or a list (a grid). ``scores``: what clients are judged by, a metric or a score, several for
     joint. ``terms``: added to every client's loss, name -> coefficient. ``rho``: the score that clients are told where
-    a term reads it. ``order = "shuffled"`` reproduces FinP's mis-assigned scores. ``private``: DP-SGD. ``training``:
-    settings of [training] that only this method has. ``label``: its name in tables.
+    a term reads it. ``order = "shuffled"`` reproduces FinP's mis-assigned scores. ``private``: DP-SGD at the clients.
+    ``central``: noise at the server. ``training``: settings of [training] that only this method has. ``label``: its
+    name in tables.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -199,6 +218,7 @@ class Rule(BaseModel):
     rho: str | None = None
     order: Literal["correct", "shuffled"] = "correct"
     private: Private | None = None
+    central: Central | None = None
     training: dict[str, Any] = {}
 
 
