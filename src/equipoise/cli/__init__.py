@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = ("run", "new", "report", "audit", "weights", "catalogue", "data")
+COMMANDS = ("run", "new", "report", "audit", "weights", "catalogue", "data", "flower")
 """Files of this room, each with one command, in the order in which help lists them."""
 
 INTERRUPTED = 130

@@ -200,8 +200,8 @@ def _at_server(about: About) -> list[tuple[str, str]]:
         return []
     bound = _NOTHING if spent.epsilon is None else f"{number(spent.epsilon, 2)}, the same for every client"
     mechanism = (
-        f"updates clipped to {short(spent.clip)}, noise multiplier {short(spent.noise)} on their weighted sum and on the "
-        "sum of weights"
+        f"updates clipped to {short(spent.clip)}, noise multiplier {short(spent.noise)} on their weighted sum and "
+        "on the sum of weights"
     )
     return _promised(spent, bound, f"{spent.sampling}; {spent.steps} rounds", mechanism, NOT_COVERED_CENTRALLY)
 
