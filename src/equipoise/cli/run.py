@@ -86,37 +86,38 @@ def run(
             raise typer.Exit(2)
         return
     parsed = read(study, settings or ())
-    _one_thread()
+    one_thread()
     planned = plan(parsed)
     folder = out or Path("runs") / parsed.name
     if dry:
-        _print_plan(planned)
+        print_plan(planned)
         return
     command = shlex.join(["equipoise", *sys.argv[1:]])
     show = not (quiet or as_json)
     if show:
-        _print_plan(planned, short=True)
-    with _progress(planned) if show else nullcontext() as step:
+        print_plan(planned, short=True)
+    with RoundsBar(planned) if show else nullcontext() as step:
         rows = execute(planned, folder, resume=resume, command=command, **({"progress": step} if step else {}))
-    page = _report(folder)
+    page = write_report(folder)
     if as_json:
         from ..records import strict
 
         print(strict({"rows": rows, "folder": str(folder), "report": page and str(page)}, indent=1))
     elif not quiet:
-        _print_table(rows)
+        print_table(rows)
         print(f"run folder  {folder}")
         print(f"report      {page}" if page else "report      not written: pip install 'equipoise[report]'")
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
     """Small programs lose more to a second thread than they win, and one thread keeps bits equal on any machine."""
     from ..checks import extra
 
     extra("torch", "train").set_num_threads(1)
 
 
-def _report(folder: Path) -> Path | None:
+def write_report(folder: Path) -> Path | None:
+    """Write the HTML page of a run folder; None where the extra for it is not installed."""
     from ..checks import MissingExtra
     from ..report import write
 
@@ -134,7 +135,8 @@ def _print_ready(studies: dict[str, Path]) -> None:
         print(f"  {name:<22} {tomllib.loads(path.read_text(encoding='utf-8')).get('description', '')}")
 
 
-def _print_plan(planned: Plan, *, short: bool = False) -> None:
+def print_plan(planned: Plan, *, short: bool = False) -> None:
+    """Print what was read and what would run."""
     log = planned.log
     head = len([line for s in planned.sources for line in s.log])
     for line in log[:head] if short else log:
@@ -152,7 +154,7 @@ def _counted(n: int, what: str) -> str:
     return f"{n:,} {what}" + ("s" if n != 1 else "")
 
 
-class _progress:
+class RoundsBar:
     """A bar on a terminal, a line per round elsewhere; both on standard error."""
 
     def __init__(self, planned: Plan):
@@ -175,6 +177,7 @@ class _progress:
         return self.step
 
     def step(self, step: Step) -> None:
+        """Show a step that has just been written."""
         if self.bar.disable:
             troubles = sum(len(x.get("rejected", ())) + ("kept" in x) for x in step.lines)
             note = f", {troubles} rejected or kept" if troubles else ""
@@ -188,7 +191,7 @@ class _progress:
         self.bar.stop()
 
 
-def _print_table(rows: list[dict[str, Any]]) -> None:
+def print_table(rows: list[dict[str, Any]]) -> None:
     """Print one row per data set, K, architecture, attack and rule: mean over seeds, and how many seeds have one."""
     from rich import box
     from rich.console import Console

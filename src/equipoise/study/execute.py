@@ -64,7 +64,7 @@ def execute(
     BadInput : the folder holds something else, another study, or this one and ``resume`` is not set; its checkpoint or
         journal is damaged; a run cannot go on
     """
-    _open(plan, folder, resume)
+    open_folder(plan, folder, resume)
     _environment(plan, folder, command)
     clips: dict[str, float | None] = {}
     with Journal(folder / "rounds.jsonl") as journal:
@@ -152,7 +152,7 @@ def _calibrated(pilot: str, plan: Plan, journal: Journal, clips: Mapping[str, fl
     return clip
 
 
-def _open(plan: Plan, folder: Path, resume: bool) -> None:
+def open_folder(plan: Plan, folder: Path, resume: bool) -> None:
     """Make the folder, or make sure that it holds this study."""
     document = folder / "study.json"
     if document.exists():
