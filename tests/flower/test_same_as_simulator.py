@@ -27,8 +27,8 @@ clients = 6
 steps = 5
 [participation]
 fraction = 0.8
-lost = 0.1
-late = 0.1
+lost = 0.2
+late = 0.2
 [adversary]
 kind = "disparity"
 members = [1]
@@ -42,8 +42,7 @@ def written(folder: Path, *settings: str) -> tuple[Path, Path, list[str]]:
     made = plan(read(str(folder / "study.toml"), settings))
     execute(made, folder / "simulated")
     apps = server_app(folder / "study.toml", settings), client_app(folder / "study.toml", settings)
-    for name in ("flower", "again"):
-        run_locally(*apps, 6, {"out": str(folder / name)})
+    run_locally(*apps, 6, {"out": str(folder / "flower")})
     return folder / "simulated", folder / "flower", [p.name for program in made.programs for p in program.runs]
 
 
@@ -61,11 +60,18 @@ def test_every_rule_writes_the_same_bytes(tmp_path: Path, architecture: str) -> 
     assert len(runs) >= 2 * len(RULES)  # each with its adversary-free control
     for name in ("rounds.jsonl", "clients.csv", "summary.json", "study.json"):
         assert (simulated / name).read_bytes() == (flower / name).read_bytes(), name
-        assert (simulated / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
     mine, theirs = models(simulated, settings), models(flower, settings)
     assert mine.keys() == theirs.keys() and all(np.array_equal(mine[r], theirs[r]) for r in mine)
     lines = [json.loads(text) for text in (flower / "rounds.jsonl").read_text().splitlines()]
     assert any(line["missing"] for line in lines if not line["closing"])  # somebody did stay away
+
+
+def test_two_runs_are_the_same_bytes(tmp_path: Path) -> None:
+    settings = ('rule=[{name = "fairfed"}, {name = "multi-krum"}]',)
+    _, flower, _ = written(tmp_path, *settings)
+    apps = server_app(tmp_path / "study.toml", settings), client_app(tmp_path / "study.toml", settings)
+    run_locally(*apps, 6, {"out": str(tmp_path / "again")})
+    assert (flower / "rounds.jsonl").read_bytes() == (tmp_path / "again" / "rounds.jsonl").read_bytes()
 
 
 def test_finps_curvature_and_news_travel(tmp_path: Path) -> None:
