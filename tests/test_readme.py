@@ -1,4 +1,4 @@
-"""The README's own commands and examples run as they stand, in the order of the page and in one empty folder.
+"""The commands and examples of README and docs run as they stand, in the order of the page and in one empty folder.
 
 Blocks marked ``bash`` and ``python`` are run; ``console`` and ``text`` are to be read. Lines that start with
 ``make`` are left out: they set up the very environment that runs this test, and `.ci/run` runs them.
@@ -16,11 +16,13 @@ import pytest
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCS = sorted((README.parent / "docs").rglob("*.md"))
+PAGES = [README, *(p for p in DOCS if re.search(r"^```(bash|python)$", p.read_text(), re.MULTILINE))]
 
 
-def blocks() -> list[tuple[str, str]]:
+def blocks(page: Path) -> list[tuple[str, str]]:
     """Return the (language, text) of all fenced blocks."""
-    return [(found[1], found[2]) for found in FENCE.finditer(README.read_text())]
+    return [(found[1], found[2]) for found in FENCE.finditer(page.read_text())]
 
 
 def script(text: str) -> str:
@@ -29,14 +31,15 @@ def script(text: str) -> str:
 
 
 def test_readme_opens_with_the_two_commands() -> None:
-    first = next(text for language, text in blocks() if language == "bash")
+    first = next(text for language, text in blocks(README) if language == "bash")
     assert "make demo" in first and "make test" in first
 
 
-def test_readme_examples_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_examples_run(tmp_path: Path, page: Path) -> None:
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
     ran = 0
-    for language, text in blocks():
+    for language, text in blocks(page):
         if language == "bash" and script(text).strip():
             command = ["bash", "-euo", "pipefail", "-c", script(text)]
         elif language == "python":
@@ -46,10 +49,11 @@ def test_readme_examples_run(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         ran += 1
         if done.returncode:
-            pytest.fail(f"a {language} block of the README fails:\n{text}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    assert ran, "the README has no block that runs"
+            pytest.fail(f"a {language} block of {page.name} fails:\n{text}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    assert ran, f"{page.name} has no block that runs"
 
 
-def test_readme_names_files_that_exist() -> None:
-    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", README.read_text()):
-        assert (README.parent / target).exists(), f"the README links to {target}, which does not exist"
+def test_pages_name_files_that_exist() -> None:
+    for page in [README, *DOCS]:
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"

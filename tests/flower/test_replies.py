@@ -207,3 +207,21 @@ def test_bad_run_configs_are_refused(tmp_path: Path, config: dict[str, Any], sen
     nodes = 2 if "start-deadline-s" in config else 3
     with pytest.raises(BadInput, match=sentence):
         run_locally(server_app(path), client_app(path), nodes, {"out": str(tmp_path / "run"), **config})
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "/tmp/elsewhere", "a" * 65, "A0"])
+def test_a_server_cannot_name_a_folder_outside_the_memories(tmp_path: Path, name: str) -> None:
+    """Memories are written, and older ones deleted, where the server's number of the federation says."""
+    path = study(tmp_path)
+    honest, app, folders = client_app(path), ClientApp(), set()
+
+    @app.train()
+    def train(message: Message, context: Any) -> Message:
+        message.content.config_records["config"]["federation"] = name
+        folders.add(context.node_config["memory-dir"])
+        return honest(message, context)
+
+    app.evaluate()(honest)
+    first, *_ = lines_of(path, app, "run")
+    assert set(first["rejected"]) == {"0", "1", "2"} and "do not trust this server" in first["rejected"]["0"]
+    assert not (tmp_path / "elsewhere").exists() and not Path("/tmp/elsewhere").exists()

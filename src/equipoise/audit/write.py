@@ -11,6 +11,7 @@ from typing import Any
 
 from ..checks import BadInput
 from ..metrics import rates
+from ..records import replace_file
 
 SHOWN = ("selection_rate", "true_positive_rate", "false_positive_rate", "positive_predictive_value", "accuracy")
 """Rates in the tables for people; the files hold them all."""
@@ -37,9 +38,7 @@ def to_folder(found: dict[str, Any], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, words in texts.items():
-            part = folder / f".{name}.part"
-            part.write_text(words, encoding="utf-8", newline="")
-            part.replace(folder / name)
+            replace_file(folder / name, words)
     except OSError as e:
         raise BadInput(f"{folder} cannot be written ({e.strerror or e}); name another folder") from None
     return [folder / name for name in texts]

@@ -112,9 +112,8 @@ def rows_of_member(path: Path, like: Table, *, missing: str = "error") -> Table:
     used = [c.name for c in task.columns if c.name in columns] + [n for n in (task.target,) if n in columns]
     columns = {n: columns[n] for n in dict.fromkeys(used)}
     if missing == "drop":
-        whole = [all(row) for row in zip(*columns.values(), strict=True)]
-        columns = {n: [c for c, w in zip(cells, whole, strict=True) if w] for n, cells in columns.items()}
-        log.append(f"{whole.count(False)} rows with missing cells dropped")
+        columns, dropped = _whole_rows(columns)
+        log.append(f"{dropped:,} rows with missing cells dropped")
     if task.target in columns:
         columns[task.target] = [plain(c) for c in columns[task.target]]
     table = encode(task, Raw(columns, log, keep_missing=missing == "group"), hashes={path.name: digest})
@@ -170,11 +169,10 @@ def _without_missing(own: OwnTable, columns: dict[str, list[str]]) -> tuple[dict
         return columns, ["no missing cells"]
     counts = ", ".join(f"{n} {k:,}" for n, k in empty.items())
     if own.missing == "drop":
-        whole = [all(row) for row in zip(*columns.values(), strict=True)]
-        if not any(whole):
+        kept, dropped = _whole_rows(columns)
+        if not (left := len(next(iter(kept.values())))):
             raise BadInput(f"{own.path}: every row has a missing cell ({counts}); leave such columns out")
-        kept = {n: [c for c, w in zip(cells, whole, strict=True) if w] for n, cells in columns.items()}
-        return kept, [f"{whole.count(False):,} rows with missing cells dropped ({counts}), {sum(whole):,} left"]
+        return kept, [f"{dropped:,} rows with missing cells dropped ({counts}), {left:,} left"]
     for role, name in (("label", own.label), ("client column", own.client)):
         if name in empty:
             row = columns[name].index("") + 1
@@ -188,6 +186,13 @@ def _without_missing(own: OwnTable, columns: dict[str, list[str]]) -> tuple[dict
             'or set missing = "drop" (drop the rows) or missing = "group" (a level of their own)'
         )
     return columns, [f'missing cells kept as a level "missing", numbers at the training mean and marked ({counts})']
+
+
+def _whole_rows(columns: Mapping[str, Sequence[str]]) -> tuple[dict[str, list[str]], int]:
+    """Return the rows without an empty cell, and how many had one."""
+    whole = [all(row) for row in zip(*columns.values(), strict=True)]
+    kept = {n: [c for c, w in zip(cells, whole, strict=True) if w] for n, cells in columns.items()}
+    return kept, whole.count(False)
 
 
 def _labels(own: OwnTable, cells: Iterable[str]) -> tuple[dict[str, int], str]:

@@ -6,12 +6,12 @@ goes on from the memory before it. Files are safetensors; nothing that could hol
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from ..checks import BadInput, extra
+from ..records import replace_file
 from ..types import Array, Memory
 
 KEPT = 2
@@ -57,12 +57,7 @@ def keep(folder: Path, t: int, memory: Mapping[str, Array]) -> None:
     """Write the memory after round t in one step, and drop all but the last two, and those of rounds to come."""
     folder.mkdir(parents=True, exist_ok=True)
     path, data = _path(folder, t), extra("safetensors.numpy", "train").save(dict(memory))
-    part = path.with_suffix(".part")
-    with part.open("wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
-    part.replace(path)
+    replace_file(path, data)
     there = _rounds(folder)
     for old in there:
         if old > t or old in [r for r in there if r <= t][:-KEPT]:

@@ -7,6 +7,7 @@ not fit is rejected with the reason and never ends a run.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,16 +105,23 @@ def open_request(content: RecordDict) -> Request:
             str(config["run"]),
             int(config["server-round"]),  # type: ignore[arg-type]
             int(config["client"]),  # type: ignore[arg-type]
-            {name: array.numpy() for name, array in content.array_records["arrays"].items()},
+            {name: _numbers(name, array) for name, array in content.array_records["arrays"].items()},
             {name: float(value) for name, value in content.metric_records["news"].items()},  # type: ignore[arg-type]
             frozenset(str(name) for name in config["asks"]),  # type: ignore[union-attr]
-            str(config["federation"]),
+            _plain(str(config["federation"])),
             int(config["last"]),  # type: ignore[arg-type]
         )
     except (KeyError, TypeError, ValueError) as e:
         raise BadInput(
             f"the server's message lacks or garbles {e}; install the same version of equipoise there and here"
         ) from None
+
+
+def _plain(name: str) -> str:
+    """A name from the server becomes a folder at the client, and must not lead out of where memories lie."""
+    if not re.fullmatch(r"[0-9a-f]{0,64}", name):
+        raise BadInput(f"the server calls the federation {_short(name)}, which is no number; do not trust this server")
+    return name
 
 
 def pack_reply(reports: Reports, layout: Layout, received: Array) -> RecordDict:

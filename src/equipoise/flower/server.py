@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from ..checks import BadInput
-from ..records import strict
+from ..records import replace_file, strict
 from ..study import Plan, Program, Step, execute, plan, read
 from ..types import Round, Run, Snapshot
 from .strategy import Peers, federate, first_snapshot
@@ -83,7 +83,7 @@ def serve(planned: Plan, grid: Grid, config: Mapping[str, Any]) -> None:
         told = "".join(f"; client {c}: {why}" for c, why in rejected)
         print(f"{step.program}: round {step.round} of {step.rounds}{told}", flush=True)
 
-    execute(planned, folder, resume=bool(given["resume"]), command="flwr run", progress=say, source=rounds)
+    execute(planned, folder, resume=bool(given["resume"]), command="flwr run", progress=say, rounds_of=rounds)
 
 
 def _refuse_what_needs_one_machine(planned: Plan) -> None:
@@ -118,9 +118,7 @@ def _enrol(folder: Path, grid: Grid, wanted: int, given: Mapping[str, Any]) -> P
                 "start the others, or raise start-deadline-s"
             )
         time.sleep(0.5)
-    part = path.with_suffix(".part")
-    part.write_text(strict(known, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    replace_file(path, strict(known, indent=1) + "\n")
     nodes = {int(c): int(n) for c, n in known["clients"].items()}
     return Peers(nodes, str(known["federation"]), quorum, float(given["deadline-s"]))
 

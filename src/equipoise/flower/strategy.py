@@ -131,7 +131,7 @@ def federate(
     ) -> list[Round]:
         asked = [how(run, snapshot, layout, peers) for run, snapshot in zip(some, at, strict=True)]
         replies = exchange(grid, [m for a in asked for m in a.messages], peers.deadline)
-        by_run = {a.run.name: [m for m in replies if m.metadata.group_id == _group(a)] for a in asked}
+        by_run = {a.run.name: [m for m in replies if m.metadata.group_id == _group(a.run, a.broadcast)] for a in asked}
         return [close(a, by_run[a.run.name], layout, peers) for a in asked]
 
     yield from drive(runs, snapshots, partial(step, ask), partial(step, ask_closing))
@@ -157,16 +157,15 @@ def _messages(
     kind: str = MessageType.TRAIN,
 ) -> list[Message]:
     last = dict(zip(run.federation.clients.tolist(), heard.tolist(), strict=True))
-    group = f"{run.name} {broadcast.round}"
     return [
-        Message(pack_request(r), peers.nodes[r.client], kind, group_id=group)
+        Message(pack_request(r), peers.nodes[r.client], kind, group_id=_group(run, broadcast))
         for r in requests(run.name, broadcast, layout, asks, peers.federation, last)
         if r.client in peers.nodes
     ]
 
 
-def _group(asked: Asked) -> str:
-    return f"{asked.run.name} {asked.broadcast.round}"
+def _group(run: Run, broadcast: Broadcast) -> str:
+    return f"{run.name} {broadcast.round}"
 
 
 def _judge(asked: Asked, replies: Iterable[Message], peers: Peers) -> tuple[dict[int, Reply], dict[int, str]]:

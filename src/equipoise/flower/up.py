@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..checks import BadInput, extra
-from ..records import strict
+from ..records import replace_file, strict
 from . import warm
 from .certificates import Authority, NodeKey, authority, node_key
 from .processes import POLL, Pause, Process, Processes, free_ports, listens, program, scripts, stoppable
@@ -265,7 +265,7 @@ def _nodes(federation: Federation, out: Path) -> str:
             known = dict(json.loads(earlier.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise BadInput(f"{earlier} is damaged; choose another --out") from None
-        earlier.write_text(strict({**known, "clients": clients}, indent=1) + "\n", encoding="utf-8")
+        replace_file(earlier, strict({**known, "clients": clients}, indent=1) + "\n")
     return str(listed)
 
 

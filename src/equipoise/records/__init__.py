@@ -1,6 +1,7 @@
 """A run on disk: study, environment, rounds.jsonl, clients.csv, checkpoint, summary; and resume."""
 
 from .checkpoint import Checkpoint, load, save
+from .files import replace_file
 from .journal import Journal, entry, plain, read, strict, table
 from .summary import degenerate, summarise, write_clients
 
@@ -12,6 +13,7 @@ __all__ = [
     "load",
     "plain",
     "read",
+    "replace_file",
     "save",
     "strict",
     "summarise",

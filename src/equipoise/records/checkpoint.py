@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from ..checks import BadInput, extra
 from ..layout import Layout
 from ..types import Array, Snapshot
+from .files import replace_file
 from .journal import strict
 
 
@@ -50,12 +50,7 @@ def save(path: Path, checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> N
     text = strict({"lines": checkpoint.lines, "digest": checkpoint.digest, "runs": about})
     # One key only: safetensors writes several in an order that changes from process to process.
     data = extra("safetensors.numpy", "train").save(arrays, metadata={"equipoise": _sum(arrays, text) + text})
-    part = path.with_suffix(".part")
-    with part.open("wb") as f:
-        f.write(data)
-        f.flush()
-        os.fsync(f.fileno())
-    part.replace(path)
+    replace_file(path, data)
 
 
 def load(path: Path, layouts: Mapping[str, Layout]) -> Checkpoint:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import __version__
 from ..checks import extra
+from ..records import replace_file
 from . import ink, plots, runs, story, summary, words
 from .folder import Folder, open_folder
 
@@ -64,9 +65,7 @@ def write(folder: Path, out: Path | None = None) -> Path:
     text = page(folder)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(target.name + ".part")
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(target)
+        replace_file(target, text)
     except OSError as e:
         raise words.cannot_write(target, e) from None
     return target

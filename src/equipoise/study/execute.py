@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import __version__
 from ..checks import BadInput
-from ..records import Checkpoint, Journal, load, plain, save, strict, summarise, write_clients
+from ..records import Checkpoint, Journal, load, plain, replace_file, save, strict, summarise, write_clients
 from ..simulate import simulate
 from ..types import Round, Run, Snapshot
 from .plan import Plan, Program
@@ -36,7 +36,7 @@ def _silently(step: Step) -> None:
     return None
 
 
-Source = Callable[[Program, Sequence[Run], Mapping[str, Snapshot]], Iterator[list[Round]]]
+RoundsOf = Callable[[Program, Sequence[Run], Mapping[str, Snapshot]], Iterator[list[Round]]]
 """(program, its runs, where those stand that have begun) -> their rounds, step by step."""
 
 
@@ -52,12 +52,12 @@ def execute(
     resume: bool = False,
     command: str = "",
     progress: Callable[[Step], None] = _silently,
-    source: Source = simulated,
+    rounds_of: RoundsOf = simulated,
 ) -> list[dict[str, Any]]:
     """Run a study into ``folder`` and return its summary, one row per run.
 
     Killed at any moment and called again with ``resume``, the folder ends with the bytes of an unbroken run (clock
-    times and versions, in ``timing.jsonl`` and ``environment.json``, apart). ``source`` says where rounds come from.
+    times and versions, in ``timing.jsonl`` and ``environment.json``, apart). ``rounds_of`` says where rounds come from.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def execute(
     _environment(plan, folder, command)
     clips: dict[str, float | None] = {}
     with Journal(folder / "rounds.jsonl") as journal:
-        _programs(plan, folder, journal, clips, progress, source)
+        _programs(plan, folder, journal, clips, progress, rounds_of)
         journal.end()
         lines = list(journal.lines())
         meta = [plan.meta(p, clips[p.name]) for program in plan.programs for p in program.runs]
@@ -85,7 +85,7 @@ def _programs(
     journal: Journal,
     clips: dict[str, float | None],
     progress: Callable[[Step], None],
-    source: Source,
+    rounds_of: RoundsOf,
 ) -> None:
     """Go on with every program from the checkpoint, writing lines first and the checkpoint after them."""
     checkpoint = folder / "checkpoint.safetensors"
@@ -101,7 +101,7 @@ def _programs(
         started = {r.name: snapshots[r.name] for r in runs if r.name in snapshots}
         if not _is_over(program, started):
             step = 0
-            for rounds in source(program, runs, started):
+            for rounds in rounds_of(program, runs, started):
                 lines = [plan.line(r, clips[r.run]) for r in rounds]
                 for line in lines:
                     journal.write(line)
@@ -223,10 +223,7 @@ def _environments(path: Path) -> list[dict[str, Any]]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file in one step."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)
+    replace_file(path, text + "\n")
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
