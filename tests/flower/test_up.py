@@ -259,6 +259,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str, 
         (("--kill-node", "3", "--at-round", "2"), "--kill-node 3 is no node of 0..2; choose one of them"),
         (("--nodes", "0"), "Invalid value for '--nodes'"),
         (("--set", "rouns=3"), "'rouns' is no key of a study"),
+        (("--set", "adversary.kind=claim_median"), "'claim_median' knows what the other clients send"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(
@@ -359,3 +360,25 @@ def test_an_unregistered_key_is_refused(tmp_path: Path) -> None:
 
 def path() -> str:
     return os.pathsep.join([str(Path(program("flwr")).parent), os.environ["PATH"]])
+
+
+@pytest.mark.slow
+def test_a_run_survives_a_node_that_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fairis goes on with two of three, and the record names the one that is gone."""
+    words = [
+        "--set",
+        "seeds=42",
+        "--set",
+        'rule=["fairis"]',
+        "--set",
+        "clip.norm=4.0",
+        "--set",
+        "adversary.control=false",
+    ]
+    words += ["--kill-node", "1", "--at-round", "2", "--out", str(tmp_path / "r")]
+    code, out, err = call(capsys, *words)
+    assert code == 0 and "seconds " in out and "node 1 killed; round 1 was the last" in err
+    lines = [json.loads(line) for line in (tmp_path / "r" / "rounds.jsonl").read_text().splitlines()]
+    assert [line["clients"] for line in lines] == [[0, 1, 2], [0, 2], [0, 2], []]
+    assert all("Unavailable" in line["rejected"]["1"] for line in lines[1:3])
+    assert lines[-1]["measured"]["clients"] == [0, 2]

@@ -78,6 +78,7 @@ def up(
     SuperLink and SuperNodes are real processes that talk over loopback; certificates and keys are made for the
     occasion. Ends with the table and report of `equipoise run`.
     """
+    from ..flower.server import refuse_omniscient
     from ..flower.up import LOGS, RunFailed
     from ..study import plan, read
     from .run import one_thread, print_table, write_report
@@ -90,6 +91,7 @@ def up(
         parsed = parsed.model_copy(update={"inference": None})
     one_thread()
     planned = plan(parsed)
+    refuse_omniscient(planned)
     count = _checked_nodes(planned, nodes)
     drill = _drill(kill_node, kill_server, at_round, count, parsed.rounds)
     place = out or Path("runs") / parsed.name

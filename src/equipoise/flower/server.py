@@ -61,7 +61,7 @@ def server_app(study: Path | str, settings: Sequence[str] = ()) -> ServerApp:
 def serve(planned: Plan, grid: Grid, config: Mapping[str, Any]) -> None:
     """Run a plan over a grid into the folder that the run-config names."""
     given = {**DEFAULTS, **{k: v for k, v in config.items() if k in DEFAULTS}}
-    _refuse_what_needs_one_machine(planned)
+    refuse_omniscient(planned)
     folder = Path(str(given["out"]))
     most = max(p.cell.clients for program in planned.programs for p in program.runs)
     wanted = int(given["num-clients"]) or most
@@ -86,7 +86,8 @@ def serve(planned: Plan, grid: Grid, config: Mapping[str, Any]) -> None:
     execute(planned, folder, resume=bool(given["resume"]), command="flwr run", progress=say, rounds_of=rounds)
 
 
-def _refuse_what_needs_one_machine(planned: Plan) -> None:
+def refuse_omniscient(planned: Plan) -> None:
+    """Refuse a study whose attacker knows what the other clients send, which no client of a deployment does."""
     for program in planned.programs:
         for p in program.runs:
             if p.omniscient:
