@@ -160,11 +160,13 @@ class Measure(NamedTuple):
 
     ``names`` of the figures; ``measure(problem, kept)`` -> (name -> (S,), kept); ``keeps``: names of vectors (S, Q)
     over the Q learned numbers that a client remembers from round to round, 0 at first, such as the last eigenvector.
+    ``alone``: it is faster for one client after another, since what it holds of several leaves the processor's cache.
     """
 
     names: tuple[str, ...]
     measure: Callable[[Problem, Mapping[str, Any]], tuple[Mapping[str, Any], Mapping[str, Any]]]
     keeps: tuple[str, ...] = ()
+    alone: bool = False
 
 
 class Learner(NamedTuple):

@@ -144,7 +144,7 @@ def fast(
             found = corrected_trace(product, rough, problem.keys, probes)
         return _figures(pair.value, found), _kept(kept, pair.vector)
 
-    return Measure(NAMES, measure, ("eigenvector",))
+    return Measure(NAMES, measure, ("eigenvector",), alone=True)
 
 
 def _size(problem: Problem) -> int:

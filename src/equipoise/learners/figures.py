@@ -158,7 +158,8 @@ def measured(
             if s.work.asks.intersection(each.names) and table.end[s.row].isfinite().all()
         ]
         groups: Iterable[list[Slot]] = ([s] for s in asked)
-        if together is not None and asked:
+        company = None if each.alone else together
+        if company is not None and asked:
             most = min(chunk, max(2, NUMBERS // (ALONE * max(1, pool.x.shape[1]))))
             groups = divide(asked, _width, most, ALONE)
         for some in groups:
@@ -166,8 +167,8 @@ def measured(
             tensors = {n: t.contiguous() for n, t in split(parts.whole, table.end[rows]).items()}
             params = {n: t for n, t in tensors.items() if n in parts.trained}
             others = {n: t[0] for n, t in tensors.items() if n not in parts.trained}
-            width = some[0].size if together is None else _width(some[0])
-            logits = single(module, others) if together is None else together
+            width = some[0].size if company is None else _width(some[0])
+            logits = single(module, others) if company is None else company
             problem = problem_of(some, width, logits, params, pool)
             found, kept = each.measure(problem, {n: table.keeps[n][rows] for n in each.keeps})
             _write(table.figures, found, each.names, rows, torch.nan)
